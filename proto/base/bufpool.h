@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The data buffers of one loop. Memory comes in regions of 2 MiB that grow with load up to a cap;
+ * each region is registered once with the loop and once with each RDMA device in use, and is cut
+ * into buffers of one size class (4 KiB, 32 KiB, 128 KiB, 1 MiB). A buffer is one contiguous
+ * range in one region. At the cap who asks waits in a FIFO: nothing fails for want of memory.
+ */
+#ifndef HAUL_BASE_BUFPOOL_H
+#define HAUL_BASE_BUFPOOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/base/compiler.h"
+#include "proto/base/list.h"
+#include "proto/base/loop.h"
+
+#define BUFPOOL_REGION_BYTES   (2u << 20)
+#define BUFPOOL_MAX_BYTES      (1u << 20) /* the largest buffer: MDTS */
+#define BUFPOOL_NR_REGISTRARS  8	  /* RDMA devices one loop may use at once */
+
+struct bufpool;
+
+struct bufpool_region {
+	void *base;		       /* BUFPOOL_REGION_BYTES, aligned to as much */
+	int loop_buffer;	       /* LOOP_BUFFER_NONE when not registered with the loop */
+	void *keys[BUFPOOL_NR_REGISTRARS]; /* what each registrar's ADD returned */
+	struct list node;	       /* pool's */
+	uint32_t size_class;	       /* pool's */
+	uint32_t nr_free;	       /* pool's */
+};
+
+struct buf {
+	void *bytes;
+	uint32_t size; /* of the class: at least what was asked for */
+	struct bufpool_region *region;
+	struct list node; /* pool's while free */
+};
+
+/* One per RDMA device: registers each region with it. */
+struct bufpool_registrar {
+	int (*add)(struct bufpool_registrar *registrar, struct bufpool_region *region, void **ret_key);
+	void (*del)(struct bufpool_registrar *registrar, struct bufpool_region *region, void *key);
+	uint32_t index; /* set by bufpool_registrar_add: which of region->keys is its */
+};
+
+/* Embedded in who waits: READY is called from bufpool_put's turn (never inside it) with the buffer. */
+struct bufpool_wait {
+	void (*ready)(struct bufpool_wait *wait, struct buf *buf);
+	uint32_t size;
+	struct list node;
+};
+
+int bufpool_create(struct loop *loop, uint64_t cap_bytes, struct bufpool **ret) must_check;
+/* All buffers are back. */
+void bufpool_destroy(struct bufpool *pool);
+
+/* Registers all regions with a new device, too. On failure nothing stays registered. */
+int bufpool_registrar_add(struct bufpool *pool, struct bufpool_registrar *registrar) must_check;
+void bufpool_registrar_del(struct bufpool *pool, struct bufpool_registrar *registrar);
+
+/* SIZE <= BUFPOOL_MAX_BYTES. NULL when others wait already or the cap is reached: then
+ * bufpool_wait(). Contents are those of the last user: clear what you do not fill. */
+struct buf *bufpool_get(struct bufpool *pool, uint32_t size);
+void bufpool_wait(struct bufpool *pool, struct bufpool_wait *wait);
+void bufpool_wait_cancel(struct bufpool *pool, struct bufpool_wait *wait);
+void bufpool_put(struct bufpool *pool, struct buf *buf);
+
+/* Gives regions that are wholly free back to the system, down to KEEP_BYTES. */
+void bufpool_shrink(struct bufpool *pool, uint64_t keep_bytes);
+
+struct bufpool_stats {
+	uint64_t bytes_mapped;
+	uint64_t bytes_used;
+	uint64_t nr_used;
+	uint64_t nr_waiting;
+	uint64_t nr_waits; /* ever */
+};
+void bufpool_stats_get(const struct bufpool *pool, struct bufpool_stats *ret);
+
+#endif
