@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One command of a host on its way through the target. Its state names the one party that holds
+ * it; request_hand_to() is the only place that changes it and checks the step against a table.
+ */
+#ifndef HAUL_TARGET_REQUEST_H
+#define HAUL_TARGET_REQUEST_H
+
+#include "proto/base/bufpool.h"
+#include "proto/base/list.h"
+#include "proto/nvme/nvme.h"
+#include "proto/nvme/sgl.h"
+#include "target/backend.h"
+
+struct conn;
+
+enum request_state {
+	REQUEST_FREE,	  /* the connection's slots */
+	REQUEST_CORE,	  /* code running now; never across a turn */
+	REQUEST_HELD,	  /* the controller: an asynchronous event request */
+	REQUEST_WAIT_BUF, /* the pool's FIFO */
+	REQUEST_PULL,	  /* the transport fetches data from the host */
+	REQUEST_EXEC,	  /* a backend, or a message to another reactor */
+	REQUEST_REPLY,	  /* the transport sends data and response */
+};
+
+enum request_direction { REQUEST_NO_DATA, REQUEST_FROM_HOST, REQUEST_TO_HOST };
+
+/* Room for the transport's own state of a request, so that one slot is one allocation. */
+#define REQUEST_TRANSPORT_BYTES 256
+
+struct request {
+	struct conn *conn;
+	enum request_state state;
+	uint32_t index; /* of the connection's slots */
+	struct list node; /* in the list of whoever holds it */
+
+	/* Filled by the transport before request_received(). */
+	struct nvme_cmd cmd;	  /* a copy: the capsule's memory may be reused early */
+	uint32_t inline_len;	  /* bytes of in-capsule data that came with it */
+	void *inline_bytes;	  /* RDMA: they are here already, aligned for direct I/O; TCP: NULL, still in the stream */
+	int inline_loop_buffer;	  /* loop's registration of inline_bytes, or LOOP_BUFFER_NONE */
+
+	/* Set by the core. */
+	enum request_direction direction;
+	uint32_t data_len;	  /* bytes that move between host and BYTES */
+	void *bytes;		  /* in BUF or, without a copy, inline_bytes */
+	int loop_buffer;	  /* of BYTES */
+	struct buf *buf;	  /* owned here when not NULL */
+	struct nvme_sgl sgl;	  /* the host's memory, bounds-checked */
+	struct bufpool_wait wait; /* while WAIT_BUF */
+	struct nvme_cqe cqe;	  /* the response */
+
+	struct backend_io io;	  /* while EXEC */
+	struct loop_message message; /* while EXEC on another reactor */
+	uint32_t nr_parts;	  /* outstanding pieces of a command made of several I/Os */
+
+	_Alignas(16) unsigned char transport[REQUEST_TRANSPORT_BYTES]; /* the transport's, never the core's */
+};
+
+/* --- called by transports, on the connection's reactor ------------------------------------- */
+
+/* A free request in state CORE, or NULL: the host has more commands out than its queue is deep. */
+struct request *request_get(struct conn *conn);
+/* cmd and inline_* are set: the core takes it from here. It may call ops->pull() or ops->reply()
+ * before this returns. */
+void request_received(struct request *request);
+/* The answer to ops->pull(): all data_len bytes are at BYTES (STATUS 0), or an NVMe status without
+ * effect on the connection (e.g. a data digest error). */
+void request_pulled(struct request *request, uint16_t status);
+/* The answer to ops->reply(): the response has left, the request is free again. */
+void request_sent(struct request *request);
+/* Gives back a request that the transport still holds (PULL or REPLY) while the connection closes. */
+void request_flushed(struct request *request);
+
+#endif
