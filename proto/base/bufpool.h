@@ -15,19 +15,25 @@
 #include "proto/base/list.h"
 #include "proto/base/loop.h"
 
-#define BUFPOOL_REGION_BYTES   (2u << 20)
-#define BUFPOOL_MAX_BYTES      (1u << 20) /* the largest buffer: MDTS */
-#define BUFPOOL_NR_REGISTRARS  8	  /* RDMA devices one loop may use at once */
+#define BUFPOOL_REGION_BYTES  (2u << 20)
+#define BUFPOOL_MAX_BYTES     (1u << 20) /* the largest buffer: MDTS */
+#define BUFPOOL_NR_REGISTRARS 8		 /* RDMA devices one loop may use at once */
 
 struct bufpool;
 
 struct bufpool_region {
-	void *base;		       /* BUFPOOL_REGION_BYTES, aligned to as much */
-	int loop_buffer;	       /* LOOP_BUFFER_NONE when not registered with the loop */
+	void *base;			   /* BUFPOOL_REGION_BYTES, aligned to as much */
+	int loop_buffer;		   /* LOOP_BUFFER_NONE when not registered with the loop */
 	void *keys[BUFPOOL_NR_REGISTRARS]; /* what each registrar's ADD returned */
-	struct list node;	       /* pool's */
-	uint32_t size_class;	       /* pool's */
-	uint32_t nr_free;	       /* pool's */
+	/* the pool's from here on */
+	struct list node;
+	struct list free; /* of struct buf */
+	struct buf *bufs;
+	uint32_t size_class;
+	uint32_t nr_free;
+	uint32_t nr_touched;	/* bufs below this were handed out at least once */
+	bool leaked;		/* a registrar's DEL failed */
+	uint64_t idle_since_ns; /* when it became wholly free */
 };
 
 struct buf {
@@ -37,14 +43,19 @@ struct buf {
 	struct list node; /* pool's while free */
 };
 
-/* One per RDMA device: registers each region with it. */
+/*
+ * One per RDMA device: registers each region with it. When ADD fails the region is not used. When
+ * DEL fails the device may still write there: the memory is never given back to the system.
+ */
 struct bufpool_registrar {
-	int (*add)(struct bufpool_registrar *registrar, struct bufpool_region *region, void **ret_key);
-	void (*del)(struct bufpool_registrar *registrar, struct bufpool_region *region, void *key);
+	int (*add)(
+		struct bufpool_registrar *registrar, struct bufpool_region *region, void **ret_key);
+	int (*del)(struct bufpool_registrar *registrar, struct bufpool_region *region, void *key);
 	uint32_t index; /* set by bufpool_registrar_add: which of region->keys is its */
 };
 
-/* Embedded in who waits: READY is called from bufpool_put's turn (never inside it) with the buffer. */
+/* Embedded in who waits: READY is called from bufpool_put's turn (never inside it) with the buffer.
+ */
 struct bufpool_wait {
 	void (*ready)(struct bufpool_wait *wait, struct buf *buf);
 	uint32_t size;

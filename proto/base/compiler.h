@@ -10,10 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define container_of(ptr, type, member)                                                            \
-	({                                                                                         \
-		const __typeof__(((type *)0)->member) *member_ptr_ = (ptr);                        \
-		(type *)((uintptr_t)member_ptr_ - offsetof(type, member));                         \
+#define container_of(ptr, type, member)                                     \
+	({                                                                  \
+		const __typeof__(((type *)0)->member) *member_ptr_ = (ptr); \
+		(type *)((uintptr_t)member_ptr_ - offsetof(type, member));  \
 	})
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
@@ -21,21 +21,21 @@
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-#define must_check    __attribute__((warn_unused_result))
+#define must_check	       __attribute__((warn_unused_result))
 #define printf_like(fmt, args) __attribute__((format(printf, fmt, args)))
-#define cache_aligned __attribute__((aligned(64)))
+#define cache_aligned	       __attribute__((aligned(64)))
 
-#define min_of(a, b)                                                                               \
-	({                                                                                         \
-		__typeof__(a) a_ = (a);                                                            \
-		__typeof__(b) b_ = (b);                                                            \
-		a_ < b_ ? a_ : b_;                                                                 \
+#define min_of(a, b)                    \
+	({                              \
+		__typeof__(a) a_ = (a); \
+		__typeof__(b) b_ = (b); \
+		a_ < b_ ? a_ : b_;      \
 	})
-#define max_of(a, b)                                                                               \
-	({                                                                                         \
-		__typeof__(a) a_ = (a);                                                            \
-		__typeof__(b) b_ = (b);                                                            \
-		a_ > b_ ? a_ : b_;                                                                 \
+#define max_of(a, b)                    \
+	({                              \
+		__typeof__(a) a_ = (a); \
+		__typeof__(b) b_ = (b); \
+		a_ > b_ ? a_ : b_;      \
 	})
 
 #endif

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "proto/base/compiler.h"
@@ -24,12 +25,19 @@ enum loop_engine { LOOP_ENGINE_AUTO, LOOP_ENGINE_URING, LOOP_ENGINE_EPOLL };
 
 struct loop_options {
 	enum loop_engine engine;
-	uint32_t nr_ops;  /* operations expected to be out at once; 0: 1024. More is slower, not wrong. */
-	uint64_t spin_ns; /* how long loop_wait() looks again after work before it sleeps; 0: never */
+	uint32_t nr_ops;  /* operations expected to be out at once; 0: 1024. More is slower, not
+			     wrong. */
+	uint64_t spin_ns; /* how long loop_wait() looks again after work before it sleeps; 0: never
+			   */
 };
 
-/* -ENOSYS or -EPERM: the engine asked for is refused here (AUTO falls back and logs one line). */
+/*
+ * OPTIONS may be NULL. -ENOSYS or -EPERM: the engine asked for is refused here (AUTO falls back
+ * and logs one line). The loop belongs to the thread that turns it first, which need not be the
+ * one that created it.
+ */
 int loop_create(const struct loop_options *options, struct loop **ret) must_check;
+/* No operation is out. Messages that were not delivered are not. NULL is allowed. */
 void loop_destroy(struct loop *loop);
 const char *loop_engine_name(const struct loop *loop);
 /* "io_uring", "epoll" or "auto"; -EINVAL otherwise. */
@@ -43,19 +51,24 @@ int loop_engine_parse(const char *name, enum loop_engine *ret) must_check;
  */
 uint32_t loop_turn(struct loop *loop);
 
-/* One turn; if it found no work for spin_ns, arm every source, look once more, and sleep until
- * there is work or TIMEOUT_NS (negative: no limit) has passed. Returns as loop_turn(). */
+/*
+ * Turns until there was work, and returns as loop_turn(). After spin_ns without work it arms every
+ * source, looks once more, and sleeps. 0: TIMEOUT_NS (negative: no limit) has passed.
+ */
 uint32_t loop_wait(struct loop *loop, int64_t timeout_ns);
 
-/* loop_wait() until loop_stop(), which may be called on the loop's thread only (use a message). */
+/* loop_wait() until loop_stop(), which is called on the loop's thread (from another: by message).
+ */
 void loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);
 
 /*
- * For an outer event loop: the descriptor becomes readable when loop_turn() has something to do,
- * after loop_arm() returned 0. loop_arm() returns 1 when there is work already (do not sleep).
+ * For an outer event loop: after loop_arm() returned 0 the descriptor becomes readable when
+ * loop_turn() has something to do. loop_arm() returns 1 when there is work already (do not
+ * sleep). The descriptor is made at the first call and stays the loop's; negative errno when
+ * there is none left.
  */
-int loop_fd(const struct loop *loop);
+int loop_fd(struct loop *loop);
 int loop_arm(struct loop *loop);
 
 /* CLOCK_MONOTONIC, read once a turn. */
@@ -63,29 +76,58 @@ uint64_t loop_now_ns(const struct loop *loop);
 
 /* --- operations ---------------------------------------------------------------------------- */
 
-/* Whatever completes calls this. RES: a count, or a negative errno. */
+/* Whatever completes calls this. RES: a count, or a negative errno. FLAGS: none yet, 0. */
 struct done {
 	void (*fn)(struct done *done, int res, unsigned flags);
 };
 
-/* Storage of one operation in flight; DONE is the caller's, the rest belongs to the engine from
- * the call to the completion. */
+/* What loop_send() takes, the only call that another thread may make. */
+struct loop_message {
+	void (*fn)(struct loop_message *message);
+	struct loop_message *next;
+};
+
+#define LOOP_ADDRESS_BYTES 56 /* longest address loop_connect() takes */
+
+/* Storage of one operation in flight. DONE is the caller's, the rest belongs to the loop from the
+ * call that starts the operation to its completion and needs no initialisation. */
 struct loop_op {
 	struct done done;
 	struct list node;
-	uint64_t engine[12];
+	struct loop_file *file;
+	const struct iovec *iov;
+	uint64_t offset;
+	uint32_t nr_iov;
+	int32_t buffer;
+	int32_t res;
+	uint8_t kind;
+	uint8_t state; /* 0: not out */
+	uint8_t flags;
+	union {
+		struct msghdr message; /* sockets */
+		uint8_t address[LOOP_ADDRESS_BYTES];
+		uint64_t retry_since_ns; /* disk */
+		struct {
+			int (*fn)(void *arg);
+			void *arg;
+			struct loop_message answer;
+		} offload;
+	};
 };
 
 /* A descriptor known to the loop. The caller opens and closes the descriptor. */
 struct loop_file {
 	int fd;
-	int slot;	/* engine's */
-	uint32_t state; /* engine's */
+	int slot;		/* engine's */
+	uint32_t state;		/* engine's */
 	struct list waiting[2]; /* epoll engine: operations that wait for readable, for writable */
 };
 
 enum loop_file_kind { LOOP_FILE_DISK, LOOP_FILE_SOCKET };
-int loop_file_add(struct loop *loop, struct loop_file *file, int fd, enum loop_file_kind kind) must_check;
+/* Sets O_NONBLOCK of a socket as the engine needs it. A descriptor is either added here or polled
+ * by loop_poll_add(), once. */
+int loop_file_add(
+	struct loop *loop, struct loop_file *file, int fd, enum loop_file_kind kind) must_check;
 /* No operation on it is out (loop_cancel() them and wait for their completions first). */
 void loop_file_del(struct loop *loop, struct loop_file *file);
 
@@ -97,7 +139,10 @@ int loop_buffer_register(struct loop *loop, void *base, size_t length);
 void loop_buffer_unregister(struct loop *loop, int buffer);
 
 /* Disk. IOV lives until completion. BUFFER: number of the registered region that holds all of IOV
- * (then NR_IOV is 1) or LOOP_BUFFER_NONE. Short counts are possible; EINTR and EAGAIN are dealt with. */
+ * (then NR_IOV is 1) or LOOP_BUFFER_NONE. Short counts are possible: the caller goes on with the
+ * rest. EINTR and EAGAIN (a device out of tags) are tried again with growing pauses; the caller
+ * sees them only after LOOP_RETRY_LIMIT_NS of nothing else. */
+#define LOOP_RETRY_LIMIT_NS 30000000000ull
 void loop_read(struct loop *loop, struct loop_op *op, struct loop_file *file,
 	const struct iovec *iov, uint32_t nr_iov, uint64_t offset, int buffer);
 void loop_write(struct loop *loop, struct loop_op *op, struct loop_file *file,
@@ -110,10 +155,12 @@ void loop_receive(struct loop *loop, struct loop_op *op, struct loop_file *file,
 	const struct iovec *iov, uint32_t nr_iov);
 void loop_transmit(struct loop *loop, struct loop_op *op, struct loop_file *file,
 	const struct iovec *iov, uint32_t nr_iov);
+/* ADDRESS is copied; at most LOOP_ADDRESS_BYTES. */
 void loop_connect(struct loop *loop, struct loop_op *op, struct loop_file *file,
 	const struct sockaddr *address, uint32_t length);
 
-/* Ask for an early end of OP; it still completes exactly once, often with -ECANCELED. */
+/* Ask for an early end of OP; it still completes exactly once, often with -ECANCELED, and never
+ * inside this call. Nothing happens when OP is not out (its state is 0). */
 void loop_cancel(struct loop *loop, struct loop_op *op);
 
 /* FN runs on a helper thread that may block (ioctl, fallocate, getaddrinfo); its return value is
@@ -129,12 +176,15 @@ struct loop_poll {
 	int fd;
 	uint32_t events;
 	bool active;
+	void (*deleted)(struct loop_poll *poll); /* loop's, from here on */
 	struct loop_op op;
 };
+/* -EEXIST: FD is polled already. The caller sets READY. */
 int loop_poll_add(struct loop *loop, struct loop_poll *poll, int fd, uint32_t events) must_check;
-/* READY is not called any more after this returns; the memory must live until the end of the next turn: loop_poll_del
- * calls DELETED (may be NULL) when it may be freed. The descriptor may be closed at once. */
-void loop_poll_del(struct loop *loop, struct loop_poll *poll, void (*deleted)(struct loop_poll *poll));
+/* READY is not called any more after this returns, and the descriptor may be closed at once. The
+ * memory must live until DELETED (may be NULL) is called from a later turn. Idempotent. */
+void loop_poll_del(
+	struct loop *loop, struct loop_poll *poll, void (*deleted)(struct loop_poll *poll));
 
 /* --- time, messages, pollers, end of turn ----------------------------------------------------- */
 
@@ -144,10 +194,11 @@ struct loop_timer {
 	uint32_t heap_index; /* 0: not set */
 };
 void loop_timer_init(struct loop_timer *timer, void (*expired)(struct loop_timer *timer));
-/* (Re)arm for the absolute time DEADLINE_NS of loop_now_ns()'s clock. Never fails: room for NR timers is kept by
- * loop_timer_init's owner calling loop_timer_reserve() once per timer when the object is made. */
+/* Keep room for one timer more (less). Called once for each timer when the object it is in is made
+ * (destroyed), so that setting it cannot fail. */
 int loop_timer_reserve(struct loop *loop) must_check;
 void loop_timer_unreserve(struct loop *loop);
+/* (Re)arm for the absolute time DEADLINE_NS of loop_now_ns()'s clock. Cancel is idempotent. */
 void loop_timer_set(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ns);
 void loop_timer_cancel(struct loop *loop, struct loop_timer *timer);
 static inline bool loop_timer_is_set(const struct loop_timer *timer)
@@ -155,15 +206,12 @@ static inline bool loop_timer_is_set(const struct loop_timer *timer)
 	return timer->heap_index != 0;
 }
 
-/* The only call that another thread may make. Messages from one thread keep their order. */
-struct loop_message {
-	void (*fn)(struct loop_message *message);
-	struct loop_message *next;
-};
+/* May be called from any thread, and from a signal handler. Messages from one thread keep their
+ * order. MESSAGE belongs to the loop until FN is called. */
 void loop_send(struct loop *loop, struct loop_message *message);
 
-/* Looked at each turn. POLL handles at most BUDGET events and returns how many it handled. ARM asks for
- * a wake-up through a descriptor the owner has put under loop_poll_add(), and returns 1 when it
+/* Looked at each turn. POLL handles at most BUDGET events and returns how many it handled. ARM asks
+ * for a wake-up through a descriptor the owner has put under loop_poll_add(), and returns 1 when it
  * has to be looked at again before sleeping. */
 struct loop_poller {
 	uint32_t (*poll)(struct loop_poller *poller, uint32_t budget);
@@ -173,7 +221,8 @@ struct loop_poller {
 void loop_poller_add(struct loop *loop, struct loop_poller *poller);
 void loop_poller_del(struct loop *loop, struct loop_poller *poller);
 
-/* FN runs once at the end of the turn (doorbells, gathered sends). Adding twice is once. */
+/* FN runs once at the end of the turn (doorbells, gathered sends). Adding twice is once. What FN
+ * itself adds runs at the end of the same turn too, within bounds. */
 struct loop_flush {
 	void (*fn)(struct loop_flush *flush);
 	struct list node;

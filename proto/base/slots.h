@@ -12,9 +12,9 @@
 #define SLOTS_NONE UINT32_MAX
 
 struct slots {
-	uint32_t *free_stack;	/* owned; entries below nr_free are free numbers */
-	uint32_t nr_free;	/* freed ones waiting on the stack */
-	uint32_t nr_touched;	/* numbers below this have been handed out at least once */
+	uint32_t *free_stack; /* owned; entries below nr_free are free numbers */
+	uint32_t nr_free;     /* freed ones waiting on the stack */
+	uint32_t nr_touched;  /* numbers below this have been handed out at least once */
 	uint32_t nr;
 };
 
