@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names: NQNs (one verdict for configuration, API and wire), fixed text fields of Identify, UUIDs.
+ */
+#ifndef HAUL_PROTO_NVME_NAME_H
+#define HAUL_PROTO_NVME_NAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/base/compiler.h"
+
+#define NVME_NQN_MAX   223 /* bytes, without the NUL (NVMe base 2.0 4.5) */
+#define NVME_NQN_FIELD 256 /* in Connect data, Identify and the discovery log */
+
+/*
+ * Checks an NQN of len bytes, no NUL among them (of a field on the wire: strnlen(field,
+ * NVME_NQN_FIELD)). Returns 0 or -EINVAL with ret_why, if not NULL, pointing to a constant text
+ * that says what is wrong. The well-known discovery NQN is good: whether it is allowed there is for
+ * the caller to say.
+ */
+int nvme_nqn_check(const char *nqn, size_t len, const char **ret_why) must_check;
+
+/*
+ * Puts text in a fixed field of Identify or of the discovery log, padded with spaces. -EINVAL when
+ * it does not fit or has anything but printable ASCII; the field is untouched then.
+ */
+int nvme_field_set(char *field, size_t size, const char *text) must_check;
+
+/* The reverse, into text of size + 1 bytes: without trailing spaces and NULs; what is not printable
+ * becomes '?'. */
+void nvme_field_get(const char *field, size_t size, char *ret_text);
+
+#define NVME_UUID_TEXT 37 /* 36 characters and the NUL */
+
+struct nvme_uuid {
+	uint8_t b[16]; /* in the order of the text, as on the wire */
+};
+
+/* The 8-4-4-4-12 form, hexadecimal of either case, and nothing behind it; otherwise -EINVAL. */
+int nvme_uuid_parse(const char *text, struct nvme_uuid *ret) must_check;
+void nvme_uuid_format(const struct nvme_uuid *uuid, char ret_text[NVME_UUID_TEXT]);
+
+/* A UUID of version 8 (RFC 9562 5.8) out of the first 16 bytes of any hash. */
+struct nvme_uuid nvme_uuid_from_hash(const uint8_t hash[16]);
+
+#endif
