@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+"""The target under test: a hauld that the tests start, or any other one given by --target.
+
+    pytest tests/wire                         a hauld of $HAUL_BUILD_DIR (default: build), per engine
+    pytest tests/wire --target HOST:PORT --subsystem NQN     a target that runs already
+"""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import nvmetcp  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("HAUL_BUILD_DIR", ROOT / "build"))
+MAIN = "nqn.2026-11.io.haul:wire"
+BLOCKS_4K = "nqn.2026-11.io.haul:wire4k"
+PRIVATE = "nqn.2026-11.io.haul:private"
+FRIEND = "nqn.2026-11.io.haul:friend"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--target", help="HOST:PORT of a target that runs already")
+    parser.addoption("--subsystem", default=MAIN, help="its subsystem with a namespace 1")
+    parser.addoption("--engines", default="io_uring,epoll", help="hauld's engines to try")
+
+
+class Hauld:
+    """A running hauld. log is what it has written to stderr."""
+
+    def __init__(self, directory, *args, engine=None, env=None):
+        self.log_path = pathlib.Path(directory) / f"hauld-{id(self)}.log"
+        command = [str(BUILD / "target" / "hauld"), *args]
+        if engine:
+            command += ["--engine", engine]
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log,
+                                            stdin=subprocess.DEVNULL, text=True,
+                                            env={**os.environ, **(env or {})},
+                                            preexec_fn=_die_with_parent)
+        self.uris = []
+        for line in self.process.stdout:
+            listening = re.match(r"listening on (\S+)", line)
+            if listening:
+                self.uris.append(listening.group(1))
+            if line.strip() == "ready":
+                return
+        raise AssertionError("hauld ended before it was ready:\n" + self.log_path.read_text())
+
+    @property
+    def address(self):
+        return split_uri(self.uris[0])
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def stop(self):
+        """SIGTERM; the exit status, or an assertion when it does not end."""
+        if self.alive():
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError("hauld did not end within 20 s of SIGTERM") from None
+
+
+def _die_with_parent():
+    import ctypes
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def split_uri(uri):
+    host, port = re.match(r"\w+://(.*):(\d+)$", uri).groups()
+    return host.strip("[]"), int(port)
+
+
+def config(directory):
+    """A configuration with the subsystems that the tests expect; returns its path."""
+    directory = pathlib.Path(directory)
+    for name in ("disk", "disk4k"):
+        with open(directory / name, "wb") as disk:
+            disk.truncate(64 << 20)
+    path = directory / "hauld.conf"
+    path.write_text(f"""\
+listen:
+  - tcp://127.0.0.1:0
+subsystems:
+  - nqn: {MAIN}
+    serial: WIRE0001
+    namespaces:
+      - path: {directory}/disk
+        nsid: 1
+      - ram: 16M
+        nsid: 3
+      - ram: 1M
+        nsid: 4
+        readonly: true
+  - nqn: {BLOCKS_4K}
+    serial: WIRE0002
+    namespaces:
+      - path: {directory}/disk4k
+        nsid: 1
+        block: 4096
+  - nqn: {PRIVATE}
+    serial: WIRE0003
+    allow:
+      - {FRIEND}
+    namespaces:
+      - ram: 1M
+        nsid: 1
+""")
+    return path
+
+
+class Target:
+    def __init__(self, address, subsystem, hauld=None):
+        self.address, self.subsystem, self.hauld = address, subsystem, hauld
+
+    def tcp(self, **kw):
+        return nvmetcp.Tcp(self.address, **kw)
+
+    def admin(self, subnqn=None, **kw):
+        return nvmetcp.Admin(self.address, subnqn or self.subsystem, **kw)
+
+    def still_serves(self):
+        """Another host connects and reads: nothing that a test did hurt the target."""
+        with self.admin() as admin, admin.io_queue() as queue:
+            cqe, data = queue.command(2, nsid=1, cdw=(0, 0, 0), read=512)
+            assert cqe.status == 0 and len(data) == 512
+
+
+def pytest_generate_tests(metafunc):
+    if "target" in metafunc.fixturenames:
+        external = metafunc.config.getoption("--target")
+        engines = ["external"] if external else metafunc.config.getoption("--engines").split(",")
+        metafunc.parametrize("target", engines, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def target(request, tmp_path_factory):
+    if request.param == "external":
+        yield Target(split_uri("tcp://" + request.config.getoption("--target")),
+                     request.config.getoption("--subsystem"))
+        return
+    directory = tmp_path_factory.mktemp("wire")
+    hauld = Hauld(directory, "--config", str(config(directory)), engine=request.param)
+    yield Target(hauld.address, MAIN, hauld)
+    assert hauld.alive(), "hauld died:\n" + hauld.log_path.read_text()
+    assert hauld.stop() == 0, hauld.log_path.read_text()
+
+
+@pytest.fixture
+def own(target):
+    """For what only our own target can be asked (several subsystems, files to look into)."""
+    if target.hauld is None:
+        pytest.skip("needs a hauld of our own")
+    return target
+
+
+@pytest.fixture
+def start_hauld(tmp_path):
+    """Starts further hauld processes: start_hauld("--listen", ..., "--export", ...)."""
+    running = []
+
+    def start(*args, **kw):
+        running.append(Hauld(tmp_path, *args, **kw))
+        return running[-1]
+    yield start
+    for hauld in running:
+        assert hauld.stop() == 0, hauld.log_path.read_text()
