@@ -75,8 +75,9 @@ struct nvme_connect_ok {
 static_assert(sizeof(struct nvme_connect_ok) == 8);
 
 /* With status Connect Invalid Parameters: where the culprit is. */
-#define NVME_CONNECT_IATTR_DATA 0x01 /* IPO is an offset in the Connect data, not in the command \
-				      */
+#define NVME_CONNECT_IATTR_DATA                                          \
+	0x01 /* IPO is an offset in the Connect data, not in the command \
+	      */
 
 struct nvme_connect_invalid {
 	le16_t ipo;

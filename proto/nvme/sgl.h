@@ -101,7 +101,7 @@ struct nvme_sgl_limits {
 /*
  * Parses the SGL of the command. icd and icd_len are the capsule's bytes behind the command (ICDOFF
  * is 0); icd is read only for descriptors in the capsule, so it may be NULL on TCP. Pieces of
- * length 0 are left out. Returns 0 or a status with DNR, then ret is untouched but for the pieces.
+ * length 0 are left out. Returns 0 or a status with DNR, then what is in ret has no meaning.
  * An in-capsule SGL of a command that sends data to the host is for the caller to refuse (Invalid
  * Field): only the table of commands knows the direction.
  */

@@ -17,6 +17,7 @@
 
 #define NVME_URI_HOST_MAX    253 /* of a DNS name */
 #define NVME_URI_OPTIONS_MAX 16
+#define NVME_URI_NSID_MAX    0xfffffffeu
 #define NVME_URI_KEY_MAX     31
 #define NVME_URI_VALUE_MAX   255
 
