@@ -72,6 +72,11 @@ class Hauld:
             raise AssertionError("hauld did not end within 20 s of SIGTERM") from None
 
 
+def rdma_environment():
+    """RDMA without a device: the test library in place of the system's (tests/softrdma)."""
+    return {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "tests" / "softrdma")}
+
+
 def _die_with_parent():
     import ctypes
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
