@@ -69,6 +69,7 @@ fio_headers() {
 	mkdir -p "$apt"/{lists,cache,parts,unpack}
 	# shellcheck disable=SC1091
 	uri=$(apt-get download --print-uris fio 2>/dev/null | sed -n "s,^'\(.*\)/pool/.*,\1,p")
+	[ -n "$uri" ] || { echo "${0##*/}: apt knows no source of fio" >&2; return 1; }
 	echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
 		"$uri $(. /etc/os-release && echo "$VERSION_CODENAME") main" > "$apt/sources.list"
 	{
