@@ -127,7 +127,7 @@ static bool name_uuid_decode(const char *s, struct nvme_uuid *ret)
 			value = (unsigned)(c - 'A') + 10;
 		else
 			return false;
-		uuid.b[nibbles / 2] = (uint8_t)(uuid.b[nibbles / 2] << 4 | value);
+		uuid.b[nibbles / 2] = (uint8_t)((unsigned)uuid.b[nibbles / 2] << 4 | value);
 		nibbles++;
 	}
 	*ret = uuid;
