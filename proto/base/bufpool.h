@@ -44,8 +44,9 @@ struct buf {
 };
 
 /*
- * One per RDMA device: registers each region with it. When ADD fails the region is not used. When
- * DEL fails the device may still write there: the memory is never given back to the system.
+ * One per RDMA device: registers each region with it. ADD's key is not NULL; when it fails the
+ * region is not used. When DEL fails the device may still write there: the region is not used
+ * again, nor its memory given back to the system.
  */
 struct bufpool_registrar {
 	int (*add)(
@@ -62,8 +63,9 @@ struct bufpool_wait {
 	struct list node;
 };
 
+/* CAP_BYTES: at least one region. */
 int bufpool_create(struct loop *loop, uint64_t cap_bytes, struct bufpool **ret) must_check;
-/* All buffers are back. */
+/* All buffers are back and nobody waits. On the loop's thread, or after it has ended. */
 void bufpool_destroy(struct bufpool *pool);
 
 /* Registers all regions with a new device, too. On failure nothing stays registered. */
@@ -77,7 +79,8 @@ void bufpool_wait(struct bufpool *pool, struct bufpool_wait *wait);
 void bufpool_wait_cancel(struct bufpool *pool, struct bufpool_wait *wait);
 void bufpool_put(struct bufpool *pool, struct buf *buf);
 
-/* Gives regions that are wholly free back to the system, down to KEEP_BYTES. */
+/* Gives regions that are wholly free back to the system, down to KEEP_BYTES. The pool does so by
+ * itself with those that were not used for ten seconds. */
 void bufpool_shrink(struct bufpool *pool, uint64_t keep_bytes);
 
 struct bufpool_stats {

@@ -176,7 +176,9 @@ struct loop_poll {
 	int fd;
 	uint32_t events;
 	bool active;
-	void (*deleted)(struct loop_poll *poll); /* loop's, from here on */
+	/* the loop's from here on */
+	void (*deleted)(struct loop_poll *poll);
+	struct loop *loop;
 	struct loop_op op;
 };
 /* -EEXIST: FD is polled already. The caller sets READY. */
@@ -207,7 +209,7 @@ static inline bool loop_timer_is_set(const struct loop_timer *timer)
 }
 
 /* May be called from any thread, and from a signal handler. Messages from one thread keep their
- * order. MESSAGE belongs to the loop until FN is called. */
+ * order. MESSAGE belongs to the loop until FN is called. LOOP must exist until this returns. */
 void loop_send(struct loop *loop, struct loop_message *message);
 
 /* Looked at each turn. POLL handles at most BUDGET events and returns how many it handled. ARM asks

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sockets through the loop: short sends, ends of stream, resets, refused connections, cancelling.
+ */
+#include "tests/unit/base/engines.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct pair {
+	struct loop_file ours;
+	int ours_fd;
+	int peer_fd;
+};
+
+static int listen_on_loopback(struct sockaddr_in *ret_address)
+{
+	socklen_t length = sizeof(*ret_address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*ret_address = (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)ret_address, length), 0);
+	assert_int_equal(listen(fd, 8), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)ret_address, &length), 0);
+	return fd;
+}
+
+static void pair_open(struct loop *loop, struct pair *pair)
+{
+	struct sockaddr_in address;
+	int small = 4096;
+	int listener = listen_on_loopback(&address);
+	struct waited connected;
+
+	pair->ours_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(
+		setsockopt(pair->ours_fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+	assert_int_equal(loop_file_add(loop, &pair->ours, pair->ours_fd, LOOP_FILE_SOCKET), 0);
+	waited_init(&connected);
+	loop_connect(
+		loop, &connected.op, &pair->ours, (struct sockaddr *)&address, sizeof(address));
+	assert_int_equal(waited_result(loop, &connected), 0);
+	pair->peer_fd = accept(listener, NULL, NULL);
+	assert_true(pair->peer_fd >= 0);
+	assert_int_equal(fcntl(pair->peer_fd, F_SETFL, O_NONBLOCK), 0);
+	close(listener);
+}
+
+static void pair_close(struct loop *loop, struct pair *pair)
+{
+	loop_file_del(loop, &pair->ours);
+	close(pair->ours_fd);
+	if (pair->peer_fd >= 0)
+		close(pair->peer_fd);
+}
+
+static void sends_larger_than_the_socket_buffer_arrive_whole(void **state)
+{
+	enum { BYTES = 1 << 20 };
+	unsigned char *sent = malloc(BYTES);
+	unsigned char *got = malloc(BYTES);
+	struct loop *loop = *state;
+	struct waited transmit;
+	struct iovec iov[2];
+	size_t nr_sent = 0;
+	size_t nr_got = 0;
+	struct pair pair;
+	ssize_t ret;
+
+	pair_open(loop, &pair);
+	for (unsigned i = 0; i < BYTES; i++)
+		sent[i] = (unsigned char)(i * 7 + i / 251);
+	waited_init(&transmit);
+	transmit.nr_done = 1;
+	transmit.res = 0;
+	while (nr_got < BYTES) {
+		if (transmit.nr_done && nr_sent < BYTES) {
+			size_t half = (BYTES - nr_sent) / 2;
+
+			iov[0] = (struct iovec){sent + nr_sent, half};
+			iov[1] = (struct iovec){sent + nr_sent + half, BYTES - nr_sent - half};
+			transmit.nr_done = 0;
+			loop_transmit(loop, &transmit.op, &pair.ours, iov, 2);
+		}
+		loop_wait(loop, 1000000);
+		if (transmit.nr_done && nr_sent < BYTES) {
+			assert_true(transmit.res > 0);
+			nr_sent += (size_t)transmit.res;
+		}
+		ret = recv(pair.peer_fd, got + nr_got, BYTES - nr_got, 0);
+		if (ret > 0)
+			nr_got += (size_t)ret;
+		else
+			assert_int_equal(errno, EAGAIN);
+	}
+	wait_for(loop, transmit.nr_done);
+	assert_memory_equal(sent, got, BYTES);
+	pair_close(loop, &pair);
+	free(sent);
+	free(got);
+}
+
+static int pair_receive(struct loop *loop, struct pair *pair, void *bytes, size_t size)
+{
+	struct iovec iov[2] = {{bytes, 1}, {(char *)bytes + 1, size - 1}};
+	struct waited receive;
+
+	waited_init(&receive);
+	loop_receive(loop, &receive.op, &pair->ours, iov, 2);
+	assert_int_equal(receive.nr_done, 0);
+	return waited_result(loop, &receive);
+}
+
+static void data_and_end_of_stream_sent_together_are_both_received(void **state)
+{
+	struct loop *loop = *state;
+	char bytes[64];
+	struct pair pair;
+
+	pair_open(loop, &pair);
+	/* The first wait makes the engine watch the socket, so that both come with one edge. */
+	assert_int_equal(send(pair.peer_fd, "abc", 3, 0), 3);
+	assert_int_equal(pair_receive(loop, &pair, bytes, sizeof(bytes)), 3);
+
+	struct iovec iov = {bytes, sizeof(bytes)};
+	struct waited receive;
+
+	waited_init(&receive);
+	loop_receive(loop, &receive.op, &pair.ours, &iov, 1);
+	loop_turn(loop);
+	assert_int_equal(send(pair.peer_fd, "defg", 4, 0), 4);
+	close(pair.peer_fd);
+	pair.peer_fd = -1;
+	assert_int_equal(waited_result(loop, &receive), 4);
+	assert_int_equal(pair_receive(loop, &pair, bytes, sizeof(bytes)), 0);
+	assert_int_equal(pair_receive(loop, &pair, bytes, sizeof(bytes)), 0);
+	pair_close(loop, &pair);
+}
+
+static void reset_ends_receive_and_send(void **state)
+{
+	const struct linger abort_on_close = {.l_onoff = 1};
+	struct loop *loop = *state;
+	struct waited receive;
+	struct waited transmit;
+	char bytes[64];
+	struct iovec iov = {bytes, sizeof(bytes)};
+	struct pair pair;
+
+	pair_open(loop, &pair);
+	waited_init(&receive);
+	loop_receive(loop, &receive.op, &pair.ours, &iov, 1);
+	loop_turn(loop);
+	setsockopt(pair.peer_fd, SOL_SOCKET, SO_LINGER, &abort_on_close, sizeof(abort_on_close));
+	close(pair.peer_fd);
+	pair.peer_fd = -1;
+	assert_int_equal(waited_result(loop, &receive), -ECONNRESET);
+	waited_init(&transmit);
+	loop_transmit(loop, &transmit.op, &pair.ours, &iov, 1);
+	assert_int_equal(waited_result(loop, &transmit), -EPIPE);
+	pair_close(loop, &pair);
+}
+
+static void cancelled_receive_completes_once_and_socket_stays_usable(void **state)
+{
+	struct loop *loop = *state;
+	char bytes[8];
+	struct iovec iov = {bytes, sizeof(bytes)};
+	struct waited receive;
+	struct pair pair;
+
+	pair_open(loop, &pair);
+	for (unsigned nr_turns = 0; nr_turns < 3; nr_turns++) {
+		waited_init(&receive);
+		loop_receive(loop, &receive.op, &pair.ours, &iov, 1);
+		for (unsigned i = 0; i < nr_turns; i++)
+			loop_turn(loop);
+		loop_cancel(loop, &receive.op);
+		assert_int_equal(receive.nr_done, 0);
+		assert_int_equal(waited_result(loop, &receive), -ECANCELED);
+		assert_int_equal(send(pair.peer_fd, "x", 1, 0), 1);
+		assert_int_equal(pair_receive(loop, &pair, bytes, sizeof(bytes)), 1);
+	}
+	pair_close(loop, &pair);
+}
+
+static void connection_refused_is_told(void **state)
+{
+	struct loop *loop = *state;
+	struct sockaddr_in address;
+	struct waited connected;
+	struct loop_file file;
+	int listener = listen_on_loopback(&address);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	close(listener);
+	assert_int_equal(loop_file_add(loop, &file, fd, LOOP_FILE_SOCKET), 0);
+	waited_init(&connected);
+	loop_connect(loop, &connected.op, &file, (struct sockaddr *)&address, sizeof(address));
+	assert_int_equal(waited_result(loop, &connected), -ECONNREFUSED);
+	loop_file_del(loop, &file);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		on_both_engines(sends_larger_than_the_socket_buffer_arrive_whole),
+		on_both_engines(data_and_end_of_stream_sent_together_are_both_received),
+		on_both_engines(reset_ends_receive_and_send),
+		on_both_engines(cancelled_receive_completes_once_and_socket_stays_usable),
+		on_both_engines(connection_refused_is_told),
+	};
+
+	if (!has_uring())
+		return SKIPPED;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
