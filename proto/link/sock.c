@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * TCP sockets as both sides want them. All options that have an effect on latency or on noticing a
+ * dead peer are set here and nowhere else.
+ */
+#include "proto/link/sock.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Hosts connect all their queues at once, and every core is a queue. */
+#define SOCK_BACKLOG 1024
+
+/* Probes start after a third of SOCK_DEAD_PEER_MS of silence. */
+#define SOCK_KEEPALIVE_IDLE_S	  10
+#define SOCK_KEEPALIVE_INTERVAL_S 5
+#define SOCK_KEEPALIVE_PROBES	  4
+
+socklen_t sock_address_len(int family)
+{
+	switch (family) {
+	case AF_INET:
+		return sizeof(struct sockaddr_in);
+	case AF_INET6:
+		return sizeof(struct sockaddr_in6);
+	default:
+		return 0;
+	}
+}
+
+bool sock_is_wildcard(const struct sockaddr_storage *address)
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+
+	if (address->ss_family == AF_INET)
+		return in->sin_addr.s_addr == htonl(INADDR_ANY);
+	return address->ss_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
+}
+
+void sock_unmap(struct sockaddr_storage *address)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+	struct sockaddr_in in = {.sin_family = AF_INET};
+
+	if (address->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr))
+		return;
+	in.sin_port = in6->sin6_port;
+	memcpy(&in.sin_addr, in6->sin6_addr.s6_addr + 12, sizeof(in.sin_addr));
+	memset(address, 0, sizeof(*address));
+	memcpy(address, &in, sizeof(in));
+}
+
+const char *sock_text(const struct sockaddr_storage *address, char text[SOCK_TEXT_BYTES])
+{
+	socklen_t len = sock_address_len(address->ss_family);
+	char host[NI_MAXHOST], service[NI_MAXSERV];
+
+	if (!len || getnameinfo((const struct sockaddr *)address, len, host, sizeof(host), service,
+			    sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV))
+		return strcpy(text, "?");
+	snprintf(text, SOCK_TEXT_BYTES, address->ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host,
+		service);
+	return text;
+}
+
+static int sock_set(int fd, int level, int option, int value)
+{
+	return setsockopt(fd, level, option, &value, sizeof(value)) ? -errno : 0;
+}
+
+/*
+ * Responses must not wait for more to come: what belongs together is gathered into one send by the
+ * stream, which knows; Nagle's algorithm guesses.
+ */
+static int sock_tune(int fd, int family, uint8_t tos)
+{
+	int ret = sock_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+
+	if (ret)
+		return ret;
+	/* Only make a dead peer noticed sooner, or packets better treated: no reason to refuse. */
+	(void)sock_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	(void)sock_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, SOCK_KEEPALIVE_IDLE_S);
+	(void)sock_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, SOCK_KEEPALIVE_INTERVAL_S);
+	(void)sock_set(fd, IPPROTO_TCP, TCP_KEEPCNT, SOCK_KEEPALIVE_PROBES);
+	(void)sock_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SOCK_DEAD_PEER_MS);
+	if (!tos)
+		return 0;
+	/* A dual-stack socket takes both. */
+	(void)sock_set(fd, IPPROTO_IP, IP_TOS, tos);
+	if (family == AF_INET6)
+		(void)sock_set(fd, IPPROTO_IPV6, IPV6_TCLASS, tos);
+	return 0;
+}
+
+int sock_create(int family, uint8_t tos, int *ret_fd)
+{
+	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = sock_tune(fd, family, tos);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int sock_listen_as(const struct sockaddr_storage *address, bool v6only, int *ret_fd)
+{
+	int fd =
+		socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = sock_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	if (!ret && address->ss_family == AF_INET6)
+		ret = sock_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, v6only);
+	if (!ret &&
+		bind(fd, (const struct sockaddr *)address, sock_address_len(address->ss_family)))
+		ret = -errno;
+	if (!ret && listen(fd, SOCK_BACKLOG))
+		ret = -errno;
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int sock_listen(struct sockaddr_storage *address, int *ret_fd)
+{
+	socklen_t len = sizeof(*address);
+	int fd, ret;
+
+	if (!sock_address_len(address->ss_family))
+		return -EAFNOSUPPORT;
+	ret = sock_listen_as(address, false, &fd);
+	if (ret == -EADDRINUSE && address->ss_family == AF_INET6 && sock_is_wildcard(address))
+		ret = sock_listen_as(address, true, &fd);
+	if (ret)
+		return ret;
+	if (getsockname(fd, (struct sockaddr *)address, &len)) {
+		ret = -errno;
+		close(fd);
+		return ret;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int sock_accept(int listen_fd, uint8_t tos, int *ret_fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+	int fd = accept4(listen_fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = sock_tune(fd, peer.ss_family, tos);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+void sock_names(int fd, struct sockaddr_storage *ret_local, struct sockaddr_storage *ret_peer)
+{
+	socklen_t len = sizeof(*ret_local);
+
+	memset(ret_local, 0, sizeof(*ret_local));
+	memset(ret_peer, 0, sizeof(*ret_peer));
+	(void)getsockname(fd, (struct sockaddr *)ret_local, &len);
+	len = sizeof(*ret_peer);
+	(void)getpeername(fd, (struct sockaddr *)ret_peer, &len);
+	sock_unmap(ret_local);
+	sock_unmap(ret_peer);
+}

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The receiving half of a stream of PDUs, and its life. See tcp_stream_tx.c for the sending half.
+ *
+ * All receives end in a staging area; when the data of a PDU is due, the rest of its destination is
+ * put before it, so that one receive brings the end of this data and the PDUs behind it. What has
+ * come into staging with a header is copied, the rest is not.
+ */
+#include "proto/link/tcp_stream.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proto/link/tcp_stream_private.h"
+#include "proto/nvme/crc32c.h"
+
+static void tcp_stream_receive_done(struct done *done, int res, unsigned flags);
+
+/* --- where data goes ------------------------------------------------------------------------- */
+
+/* N bytes are in the sink. */
+static void tcp_stream_sink_advance(struct tcp_stream *stream, uint32_t n)
+{
+	stream->sink_left -= n;
+	stream->data_left -= n;
+	while (n) {
+		uint32_t piece = (uint32_t)min_of(stream->sink->iov_len - stream->sink_done, n);
+
+		if (stream->pdu.data_digest)
+			stream->rx_crc = nvme_crc32c(stream->rx_crc,
+				(const uint8_t *)stream->sink->iov_base + stream->sink_done, piece);
+		stream->sink_done += piece;
+		n -= piece;
+		if (stream->sink_done == stream->sink->iov_len) {
+			stream->sink++;
+			stream->sink_done = 0;
+		}
+	}
+}
+
+static void tcp_stream_copy_to_sink(struct tcp_stream *stream, const uint8_t *from, uint32_t n)
+{
+	const struct iovec *sink = stream->sink;
+	size_t done = stream->sink_done;
+	uint32_t copied = 0;
+
+	while (copied < n) {
+		size_t piece = min_of(sink->iov_len - done, (size_t)(n - copied));
+
+		memcpy((uint8_t *)sink->iov_base + done, from + copied, piece);
+		copied += (uint32_t)piece;
+		sink++;
+		done = 0;
+	}
+	tcp_stream_sink_advance(stream, n);
+}
+
+/* N bytes at FROM are dropped, but the digest covers them. */
+static void tcp_stream_drop(struct tcp_stream *stream, const uint8_t *from, uint32_t n)
+{
+	if (stream->pdu.data_digest)
+		stream->rx_crc = nvme_crc32c(stream->rx_crc, from, n);
+	stream->data_left -= n;
+}
+
+void tcp_stream_receive(
+	struct tcp_stream *stream, const struct iovec *iov, size_t skip, uint32_t len)
+{
+	assert(stream->data_left && len <= stream->data_left);
+	while (len && skip >= iov->iov_len) {
+		skip -= iov->iov_len;
+		iov++;
+	}
+	stream->sink = iov;
+	stream->sink_done = skip;
+	stream->sink_left = len;
+	tcp_stream_resume(stream);
+}
+
+void tcp_stream_discard(struct tcp_stream *stream)
+{
+	stream->sink_left = 0;
+	tcp_stream_resume(stream);
+}
+
+void tcp_stream_pause(struct tcp_stream *stream)
+{
+	assert(stream->rx_parsing && stream->data_left);
+	stream->rx_paused = true;
+}
+
+/* --- cutting --------------------------------------------------------------------------------- */
+
+static uint32_t tcp_stream_staged(const struct tcp_stream *stream)
+{
+	return stream->rx_end - stream->rx_begin;
+}
+
+static bool tcp_stream_header_is_intact(const struct nvme_tcp_ch *ch,
+	const struct nvme_tcp_pdu *pdu, struct nvme_tcp_fatal *ret_fatal)
+{
+	uint32_t computed;
+	le32_t received;
+
+	if (!pdu->header_digest)
+		return true;
+	computed = nvme_crc32c(0, ch, pdu->header_len);
+	memcpy(&received, (const uint8_t *)ch + pdu->header_len, sizeof(received));
+	if (computed == le32_get(received))
+		return true;
+	ret_fatal->fes = NVME_TCP_FES_HEADER_DIGEST;
+	ret_fatal->fei = le32_get(received);
+	return false;
+}
+
+/* Takes one header out of staging; false: it is not all here, or the stream has failed. */
+static bool tcp_stream_cut_header(struct tcp_stream *stream)
+{
+	const struct nvme_tcp_ch *ch =
+		(const struct nvme_tcp_ch *)(stream->buffers->staging + stream->rx_begin);
+	uint32_t staged = tcp_stream_staged(stream), need;
+	struct nvme_tcp_fatal fatal;
+	struct nvme_tcp_pdu pdu;
+
+	if (staged < sizeof(*ch))
+		return false;
+	if (nvme_tcp_pdu_check(&stream->rules, ch, &pdu, &fatal)) {
+		tcp_stream_terminate(stream, &fatal, ch, staged, NULL);
+		return false;
+	}
+	need = pdu.header_len + (pdu.header_digest ? NVME_TCP_DIGEST_SIZE : 0);
+	if (staged < need)
+		return false;
+	if (!tcp_stream_header_is_intact(ch, &pdu, &fatal)) {
+		tcp_stream_terminate(stream, &fatal, ch, pdu.header_len, NULL);
+		return false;
+	}
+	stream->rx_begin += need;
+	stream->pdu = pdu;
+	stream->pad_left = pdu.data_offset - need;
+	stream->data_left = pdu.data_len;
+	stream->sink_left = 0;
+	stream->rx_crc = 0;
+	if (pdu.data_len)
+		stream->rx_large = pdu.data_len >= TCP_STREAM_LARGE;
+	stream->ops->received(stream, &pdu, ch);
+	return true;
+}
+
+/* One step through the data of the PDU at hand; false: more has to come. */
+static bool tcp_stream_cut_data(struct tcp_stream *stream)
+{
+	const uint8_t *from = stream->buffers->staging + stream->rx_begin;
+	uint32_t n = tcp_stream_staged(stream);
+
+	if (!n)
+		return false;
+	if (stream->pad_left) {
+		n = min_of(n, stream->pad_left);
+		stream->pad_left -= n;
+	} else if (stream->sink_left) {
+		n = min_of(n, stream->sink_left);
+		tcp_stream_copy_to_sink(stream, from, n);
+	} else {
+		n = min_of(n, stream->data_left);
+		tcp_stream_drop(stream, from, n);
+	}
+	stream->rx_begin += n;
+	return true;
+}
+
+/* All data has passed; false: its digest has not. */
+static bool tcp_stream_cut_data_digest(struct tcp_stream *stream)
+{
+	bool intact = true;
+	le32_t received;
+
+	if (stream->pdu.data_digest) {
+		if (tcp_stream_staged(stream) < sizeof(received))
+			return false;
+		memcpy(&received, stream->buffers->staging + stream->rx_begin, sizeof(received));
+		stream->rx_begin += sizeof(received);
+		intact = le32_get(received) == stream->rx_crc;
+	}
+	stream->pdu.data_len = 0;
+	stream->ops->data_received(stream, intact);
+	return true;
+}
+
+static bool tcp_stream_cut(struct tcp_stream *stream)
+{
+	if (!stream->pdu.data_len)
+		return tcp_stream_cut_header(stream);
+	if (stream->data_left)
+		return tcp_stream_cut_data(stream);
+	return tcp_stream_cut_data_digest(stream);
+}
+
+static void tcp_stream_parse(struct tcp_stream *stream)
+{
+	stream->rx_parsing = true;
+	while (stream->state == TCP_STREAM_OPEN && !stream->rx_paused && tcp_stream_cut(stream))
+		;
+	stream->rx_parsing = false;
+	if (stream->state == TCP_STREAM_OPEN && !stream->rx_paused)
+		tcp_stream_receive_more(stream);
+}
+
+/* --- the socket ------------------------------------------------------------------------------ */
+
+/* What is left of the sink, as far as it can be received straight into; returns the pieces. */
+static uint32_t tcp_stream_direct(struct tcp_stream *stream)
+{
+	const struct iovec *sink = stream->sink;
+	size_t done = stream->sink_done;
+	uint32_t left = stream->sink_left, nr = 0;
+
+	stream->rx_direct = 0;
+	if (!stream->data_left || stream->pad_left)
+		return 0;
+	while (left) {
+		uint32_t piece = (uint32_t)min_of(sink->iov_len - done, (size_t)left);
+
+		assert(nr < TCP_STREAM_MAX_PIECES);
+		stream->rx_iov[nr].iov_base = (uint8_t *)sink->iov_base + done;
+		stream->rx_iov[nr++].iov_len = piece;
+		left -= piece;
+		sink++;
+		done = 0;
+	}
+	stream->rx_direct = stream->sink_left;
+	return nr;
+}
+
+void tcp_stream_receive_more(struct tcp_stream *stream)
+{
+	uint8_t *staging = stream->buffers->staging;
+	uint32_t staged = tcp_stream_staged(stream), room, nr;
+
+	assert(!stream->rx_out);
+	if (staged && stream->rx_begin)
+		memmove(staging, staging + stream->rx_begin, staged);
+	stream->rx_begin = 0;
+	stream->rx_end = staged;
+	nr = tcp_stream_direct(stream);
+	room = TCP_STREAM_STAGING_BYTES - staged;
+	if (stream->rx_large)
+		room = min_of(room, TCP_STREAM_STAGING_LARGE);
+	stream->rx_iov[nr].iov_base = staging + staged;
+	stream->rx_iov[nr++].iov_len = room;
+	stream->rx_out = true;
+	stream->rx_op.done.fn = tcp_stream_receive_done;
+	loop_receive(stream->loop, &stream->rx_op, &stream->file, stream->rx_iov, nr);
+}
+
+static void tcp_stream_receive_done(struct done *done, int res, unsigned flags)
+{
+	struct tcp_stream *stream = container_of(done, struct tcp_stream, rx_op.done);
+	uint32_t direct;
+
+	(void)flags;
+	stream->rx_out = false;
+	if (stream->state == TCP_STREAM_LINGERING && res > 0) {
+		tcp_stream_linger_more(stream);
+		return;
+	}
+	if (stream->state != TCP_STREAM_OPEN) {
+		if (stream->state != TCP_STREAM_FAILED)
+			tcp_stream_stop(stream);
+		return;
+	}
+	if (res <= 0) {
+		tcp_stream_fail(stream, res, NULL);
+		return;
+	}
+	direct = min_of((uint32_t)res, stream->rx_direct);
+	if (direct)
+		tcp_stream_sink_advance(stream, direct);
+	stream->rx_end += (uint32_t)res - direct;
+	tcp_stream_parse(stream);
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+/* End of the turn: what was put off until now. */
+static void tcp_stream_flush(struct loop_flush *flush)
+{
+	struct tcp_stream *stream = container_of(flush, struct tcp_stream, flush);
+
+	if (stream->state == TCP_STREAM_OPEN && !stream->rx_out && stream->started)
+		tcp_stream_parse(stream);
+	if (!stream->tx_out)
+		tcp_stream_transmit(stream);
+	if (stream->state != TCP_STREAM_CLOSING || stream->rx_out || stream->tx_out)
+		return;
+	stream->state = TCP_STREAM_CLOSED;
+	loop_timer_cancel(stream->loop, &stream->linger);
+	loop_file_del(stream->loop, &stream->file);
+	close(stream->file.fd);
+	stream->ops->closed(stream);
+}
+
+void tcp_stream_kick(struct tcp_stream *stream)
+{
+	loop_flush_later(stream->loop, &stream->flush);
+}
+
+void tcp_stream_resume(struct tcp_stream *stream)
+{
+	if (!stream->rx_paused)
+		return;
+	stream->rx_paused = false;
+	if (!stream->rx_parsing)
+		tcp_stream_kick(stream);
+}
+
+static void tcp_stream_linger_expired(struct loop_timer *timer)
+{
+	struct tcp_stream *stream = container_of(timer, struct tcp_stream, linger);
+
+	tcp_stream_stop(stream);
+}
+
+int tcp_stream_init(struct tcp_stream *stream, struct loop *loop, int fd, bool to_ctrl,
+	const struct tcp_stream_ops *ops)
+{
+	int ret = -ENOMEM;
+
+	memset(stream, 0, sizeof(*stream));
+	stream->loop = loop;
+	stream->ops = ops;
+	stream->rules.to_ctrl = to_ctrl;
+	loop_flush_init(&stream->flush, tcp_stream_flush);
+	loop_timer_init(&stream->linger, tcp_stream_linger_expired);
+	list_init(&stream->tx_queue);
+	list_init(&stream->tx_lent);
+	stream->buffers = malloc(sizeof(*stream->buffers));
+	if (!stream->buffers)
+		goto close_fd;
+	ret = loop_timer_reserve(loop);
+	if (ret)
+		goto free_buffers;
+	ret = loop_file_add(loop, &stream->file, fd, LOOP_FILE_SOCKET);
+	if (ret)
+		goto unreserve_timer;
+	return 0;
+
+unreserve_timer:
+	loop_timer_unreserve(loop);
+free_buffers:
+	free(stream->buffers);
+close_fd:
+	close(fd);
+	return ret;
+}
+
+void tcp_stream_start(struct tcp_stream *stream)
+{
+	stream->started = true;
+	tcp_stream_kick(stream);
+}
+
+void tcp_stream_destroy(struct tcp_stream *stream)
+{
+	assert(!stream->rx_out && !stream->tx_out);
+	loop_flush_cancel(&stream->flush);
+	if (stream->state != TCP_STREAM_CLOSED) {
+		loop_file_del(stream->loop, &stream->file);
+		close(stream->file.fd);
+	}
+	loop_timer_unreserve(stream->loop);
+	free(stream->buffers);
+}
+
+const char *tcp_stream_fes_text(uint16_t fes)
+{
+	switch (fes) {
+	case NVME_TCP_FES_INVALID_HEADER_FIELD:
+		return "Invalid PDU Header Field";
+	case NVME_TCP_FES_SEQUENCE:
+		return "PDU Sequence Error";
+	case NVME_TCP_FES_HEADER_DIGEST:
+		return "Header Digest Error";
+	case NVME_TCP_FES_OUT_OF_RANGE:
+		return "Data Transfer Out of Range";
+	case NVME_TCP_FES_LIMIT_EXCEEDED:
+		return "Data Transfer Limit Exceeded";
+	case NVME_TCP_FES_UNSUPPORTED_PARAMETER:
+		return "Unsupported Parameter";
+	default:
+		return "unknown reason";
+	}
+}
+
+void tcp_stream_fail(struct tcp_stream *stream, int error, const char *why)
+{
+	if (stream->state != TCP_STREAM_OPEN)
+		return;
+	stream->state = TCP_STREAM_FAILED;
+	if (!why)
+		why = error ? strerror(-error) : "the peer has closed the connection";
+	stream->ops->failed(stream, error, why);
+}
+
+void tcp_stream_terminate(struct tcp_stream *stream, const struct nvme_tcp_fatal *fatal,
+	const void *header, uint32_t header_len, const char *why)
+{
+	char text[128];
+
+	if (stream->state != TCP_STREAM_OPEN)
+		return;
+	stream->fatal = *fatal;
+	stream->fatal_header_len = (uint8_t)min_of(header_len, NVME_TCP_TERM_DATA_MAX + 0u);
+	memcpy(stream->fatal_header, header, stream->fatal_header_len);
+	stream->term_wanted = true;
+	if (why)
+		snprintf(text, sizeof(text), "%s: %s", tcp_stream_fes_text(fatal->fes), why);
+	else
+		snprintf(
+			text, sizeof(text), "%s (%u)", tcp_stream_fes_text(fatal->fes), fatal->fei);
+	tcp_stream_fail(stream, -EPROTO, text);
+}
+
+/* Everything that is out comes back now. */
+void tcp_stream_stop(struct tcp_stream *stream)
+{
+	stream->state = TCP_STREAM_CLOSING;
+	if (stream->rx_out)
+		loop_cancel(stream->loop, &stream->rx_op);
+	if (stream->tx_out)
+		loop_cancel(stream->loop, &stream->tx_op);
+	tcp_stream_kick(stream);
+}
+
+/* The peer may still send: unless it is read, closing resets the connection, and that can overtake
+ * and destroy the termination request. */
+void tcp_stream_linger_more(struct tcp_stream *stream)
+{
+	stream->rx_begin = 0;
+	stream->rx_end = 0;
+	stream->data_left = 0;
+	tcp_stream_receive_more(stream);
+}
+
+void tcp_stream_close(struct tcp_stream *stream)
+{
+	if (stream->state != TCP_STREAM_OPEN && stream->state != TCP_STREAM_FAILED)
+		return;
+	if (!stream->term_wanted) {
+		tcp_stream_stop(stream);
+		return;
+	}
+	stream->state = TCP_STREAM_LINGERING;
+	loop_timer_set(
+		stream->loop, &stream->linger, loop_now_ns(stream->loop) + TCP_STREAM_LINGER_NS);
+	if (!stream->rx_out)
+		tcp_stream_linger_more(stream);
+	tcp_stream_kick(stream);
+}
