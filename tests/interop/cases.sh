@@ -1,0 +1,290 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+# The interoperability cases; sourced by tests/interop/run, inside the lab VM. A case that returns non-zero failed and its
+# last line says why; 77 is a skip. Whatever a case starts, cleanup ends.
+# shellcheck disable=SC2034,SC2154 # some variables are shared with run
+
+tmp=/run/interop
+address=10.9.0.1
+nqn=nqn.2024-01.org.example:interop
+case_seconds=120
+cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
+	kernel_host_discovers_hauld_tcp kernel_host_discovers_hauld_rdma
+	kernel_host_to_hauld_tcp kernel_host_to_hauld_rdma kernel_host_to_hauld_tcp_with_digests
+	kernel_host_discards_on_hauld_tcp kernel_host_discards_on_hauld_rdma
+	hauld_drains_under_a_kernel_host_tcp hauld_drains_under_a_kernel_host_rdma
+	haul_discovers_kernel_target_tcp haul_discovers_kernel_target_rdma
+	haul_identifies_kernel_target_tcp haul_identifies_kernel_target_rdma
+	engine_to_kernel_target_tcp engine_to_kernel_target_rdma
+	engine_to_hauld_tcp engine_to_hauld_rdma
+	capture_of_two_kernels_rdma capture_of_engine_and_hauld_rdma
+	capture_of_a_kernel_host_and_hauld_rdma capture_of_a_kernel_host_and_hauld_tcp"
+
+fail() { echo "$*"; exit 1; }
+skip() { echo "$*"; exit 77; }
+
+cleanup() {
+	nvme disconnect-all > /dev/null 2>&1
+	[ -z "${hauld_pid:-}" ] || kill -9 "$hauld_pid" 2>/dev/null
+	[ -z "${capture_pid:-}" ] || kill "$capture_pid" 2>/dev/null
+	tests/lab/nvmet clear
+	rm -f "$tmp".*
+}
+
+# --- the three parties ---------------------------------------------------------------------------------------------------
+
+# start_hauld TRTYPE [ADDRESS]: a 64 MiB file behind our target at ADDRESS:4420.
+start_hauld() {
+	[ -x "$build/target/hauld" ] || skip "hauld is not in this build"
+	truncate -s 64M $tmp.img
+	mkfifo $tmp.ready
+	"$build/target/hauld" --listen "$1://${2:-$address}:4420" --export "$tmp.img,nqn=$nqn" > $tmp.ready 2> $tmp.hauld &
+	hauld_pid=$!
+	local line=
+	while read -r -t 20 line; do
+		[ "$line" != ready ] || break
+	done < $tmp.ready
+	[ "$line" = ready ] || { cat $tmp.hauld; fail "hauld did not say ready: $(tail -1 $tmp.hauld)"; }
+}
+
+# stop_hauld: SIGTERM ends it with status 0.
+stop_hauld() {
+	local rc=0
+	kill "$hauld_pid"
+	wait "$hauld_pid" || rc=$?
+	hauld_pid=
+	cat $tmp.hauld
+	[ $rc = 0 ] || fail "hauld ended with status $rc after SIGTERM"
+}
+
+kernel_warnings() { dmesg -l warn,err,crit,alert,emerg | grep -E 'nvme|rxe|infiniband' | grep -v 'speed is unknown'; }
+
+# kernel_connect TRTYPE [nvme connect option...]: sets disk to the block device that appeared.
+kernel_connect() {
+	local trtype=$1 i
+	shift
+	dmesg -C
+	nvme connect -t "$trtype" -a $address -s 4420 -n $nqn --nr-io-queues=2 --keep-alive-tmo=15 "$@" || fail "nvme connect failed: $(dmesg | tail -1)"
+	for ((i = 0; i < 50; i++)); do
+		disk=$(find /dev -name 'nvme*n1' | head -1)
+		[ -z "$disk" ] || return 0
+		sleep 0.2
+	done
+	dmesg
+	fail "no block device appeared after nvme connect"
+}
+
+kernel_disconnect() {
+	local warnings
+	nvme disconnect -n $nqn | grep -q 'disconnected 1 ' || fail "nvme disconnect did not find the controller"
+	dmesg
+	warnings=$(kernel_warnings) && { echo "$warnings"; fail "the kernel warned: $(tail -1 <<< "$warnings")"; }
+	return 0
+}
+
+# fio_verify FIO-OPTION...: write with verify; the check phase must really have read.
+fio_verify() {
+	fio --name=verify --rw=randwrite --bsrange=4k-64k --size=8M --iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 \
+		--output-format=json --output=$tmp.json "$@" || { cat $tmp.json; fail "fio failed with status $?"; }
+	/usr/bin/python3 - $tmp.json << 'PY' || fail "fio's verify phase did not read back what was written"
+import json, sys
+text = open(sys.argv[1]).read()
+job = json.loads(text[text.index("{"):])["jobs"][0]
+print("fio: wrote", job["write"]["io_bytes"], "read", job["read"]["io_bytes"], "error", job["error"])
+sys.exit(not (job["error"] == 0 and job["write"]["io_bytes"] == 8 << 20 and job["read"]["io_bytes"] == 8 << 20))
+PY
+}
+
+kernel_fio() { fio_verify --filename="$disk" --ioengine=libaio --direct=1; }
+
+kernel_host_writes_and_reads() {
+	kernel_connect "$@"
+	kernel_fio
+	kernel_disconnect
+}
+
+engine_fio() {
+	local engine=$build/fio-plugin/fio-haul.so
+	[ -e "$engine" ] || skip "the fio engine is not in this build"
+	fio_verify "--ioengine=external:$engine" "--uri=$1" --thread=1
+}
+
+start_kernel_target() { tests/lab/nvmet export $nqn ram:64 "$1://$address:4420" || fail "nvmet refused the export"; }
+
+need_haul() { haul=$build/initiator/haul; [ -x "$haul" ] || skip "haul is not in this build"; }
+
+# --- kernel host -> kernel target: the lab itself ------------------------------------------------------------------------
+
+kernel_host_to_kernel_target() {
+	start_kernel_target "$1"
+	kernel_host_writes_and_reads "$1"
+}
+kernel_host_to_kernel_target_tcp() { kernel_host_to_kernel_target tcp; }
+kernel_host_to_kernel_target_rdma() { kernel_host_to_kernel_target rdma; }
+
+# --- kernel host -> hauld ------------------------------------------------------------------------------------------------
+
+kernel_host_discovers_hauld() {
+	start_hauld "$1"
+	nvme discover -t "$1" -a $address -s 4420 | tee $tmp.discovery
+	grep -q "subnqn: *$nqn" $tmp.discovery || fail "the discovery log does not list $nqn"
+	stop_hauld
+}
+kernel_host_discovers_hauld_tcp() { kernel_host_discovers_hauld tcp; }
+kernel_host_discovers_hauld_rdma() { kernel_host_discovers_hauld rdma; }
+
+kernel_host_to_hauld() {
+	start_hauld "$1"
+	kernel_connect "$@"
+	nvme id-ctrl "$disk" | head -30
+	[ "$(blockdev --getsize64 "$disk")" = $((64 << 20)) ] || fail "the disk has $(blockdev --getsize64 "$disk") bytes"
+	kernel_fio
+	kernel_disconnect
+	stop_hauld
+}
+kernel_host_to_hauld_tcp() { kernel_host_to_hauld tcp; }
+kernel_host_to_hauld_rdma() { kernel_host_to_hauld rdma; }
+kernel_host_to_hauld_tcp_with_digests() { kernel_host_to_hauld tcp --hdr-digest --data-digest; }
+
+kernel_host_discards_on_hauld() {
+	start_hauld "$1"
+	kernel_connect "$1"
+	head -c 4M /dev/urandom > $tmp.pattern
+	dd if=$tmp.pattern of="$disk" bs=1M oflag=direct status=none || fail "dd failed"
+	blkdiscard -o 1M -l 1M "$disk" || fail "blkdiscard failed"
+	blkdiscard -z -o 2M -l 1M "$disk" || fail "blkdiscard -z failed"
+	cmp -n $((1 << 20)) $tmp.pattern "$disk" || fail "the blocks before the discarded range changed"
+	cmp -n $((1 << 20)) -i $((2 << 20)) "$disk" /dev/zero || fail "the zeroed range is not zero"
+	cmp -n $((1 << 20)) -i $((3 << 20)) $tmp.pattern "$disk" || fail "the blocks behind the zeroed range changed"
+	kernel_disconnect
+	stop_hauld
+}
+kernel_host_discards_on_hauld_tcp() { kernel_host_discards_on_hauld tcp; }
+kernel_host_discards_on_hauld_rdma() { kernel_host_discards_on_hauld rdma; }
+
+# SIGTERM with a kernel host attached and writing: hauld ends with 0, the host sees a lost connection and nothing worse.
+hauld_drains_under_a_kernel_host() {
+	start_hauld "$1"
+	kernel_connect "$1" --ctrl-loss-tmo=1 --reconnect-delay=1
+	fio --name=load --filename="$disk" --ioengine=libaio --direct=1 --rw=randwrite --bs=4k --iodepth=32 --time_based --runtime=60 \
+		> $tmp.load 2>&1 &
+	local load=$!
+	sleep 3
+	stop_hauld
+	nvme disconnect-all
+	wait $load && fail "fio did not notice that the target is gone"
+	return 0
+}
+hauld_drains_under_a_kernel_host_tcp() { hauld_drains_under_a_kernel_host tcp; }
+hauld_drains_under_a_kernel_host_rdma() { hauld_drains_under_a_kernel_host rdma; }
+
+# --- our initiator -> kernel target --------------------------------------------------------------------------------------
+
+haul_discovers_kernel_target() {
+	need_haul
+	start_kernel_target "$1"
+	"$haul" discover "$1://$address:4420" > $tmp.found || fail "haul discover ended with status $?"
+	cat $tmp.found
+	grep -q $nqn $tmp.found || fail "haul discover does not list $nqn"
+}
+haul_discovers_kernel_target_tcp() { haul_discovers_kernel_target tcp; }
+haul_discovers_kernel_target_rdma() { haul_discovers_kernel_target rdma; }
+
+haul_identifies_kernel_target() {
+	need_haul
+	start_kernel_target "$1"
+	"$haul" id --json "$1://$address:4420/$nqn" > $tmp.id || fail "haul id ended with status $?"
+	cat $tmp.id
+	/usr/bin/python3 -m json.tool $tmp.id > /dev/null || fail "haul id --json printed no JSON"
+	grep -q 67108864 $tmp.id || fail "haul id does not know the disk's size"
+}
+haul_identifies_kernel_target_tcp() { haul_identifies_kernel_target tcp; }
+haul_identifies_kernel_target_rdma() { haul_identifies_kernel_target rdma; }
+
+engine_to_kernel_target() {
+	start_kernel_target "$1"
+	engine_fio "$1://$address/$nqn/1"
+	warnings=$(kernel_warnings) && fail "the kernel warned: $(tail -1 <<< "$warnings")"
+	return 0
+}
+engine_to_kernel_target_tcp() { engine_to_kernel_target tcp; }
+engine_to_kernel_target_rdma() { engine_to_kernel_target rdma; }
+
+# --- ours on both ends ---------------------------------------------------------------------------------------------------
+
+engine_to_hauld() {
+	start_hauld "$1"
+	engine_fio "$1://$address/$nqn/1"
+	stop_hauld
+}
+engine_to_hauld_tcp() { engine_to_hauld tcp; }
+engine_to_hauld_rdma() { engine_to_hauld rdma; }
+
+# --- what tests/interop/read_capture is to read afterwards ---------------------------------------------------------------
+
+# shellcheck source=tests/interop/capture.sh
+. tests/interop/capture.sh
+
+# wire_up: two RDMA devices at the two ends of a cable (veth), 10.9.1.1 and 10.9.1.2, both in this machine. The kernel would
+# keep traffic between two addresses of its own off the cable: routes that only locally made packets follow send it there.
+wire_up() {
+	[ ! -e /sys/class/net/wire1 ] || return 0
+	ip link add wire1 mtu 4500 type veth peer name wire2 mtu 4500
+	local i
+	for i in 1 2; do
+		ip addr add 10.9.1.$i/32 dev wire$i
+		ip link set wire$i up
+		sysctl -qw net.ipv4.conf.wire$i.accept_local=1 net.ipv4.conf.wire$i.rp_filter=0 net.ipv4.conf.wire$i.arp_ignore=1
+		ip route add 10.9.1.$((3 - i)) dev wire$i src 10.9.1.$i table 10$i
+		ip rule add iif lo to 10.9.1.$((3 - i)) pref 1$i lookup 10$i
+		# The connection manager asks whether the peer's address is behind the device that its request came in on.
+		ip rule add oif wire$i to 10.9.1.$((3 - i)) pref 2$i lookup 10$i
+	done
+	ip rule add pref 100 lookup local
+	ip rule del pref 0
+	sysctl -qw net.ipv4.conf.all.rp_filter=0
+	rdma link add rxe1 type rxe netdev wire1
+	rdma link add rxe2 type rxe netdev wire2
+}
+
+# captured NAME COMMAND...: run the command with the cable's packets kept in /out/NAME.pcap.
+captured() {
+	local file=/out/$1.pcap
+	shift
+	capture_start wire1 $tmp.pcap || fail "no capture: $(tail -1 $tmp.pcap.log)"
+	"$@"
+	capture_stop $tmp.pcap
+	cp $tmp.pcap "$file"
+}
+
+# The same reader on two kernels, to know that it is not the reader.
+capture_of_two_kernels_rdma() {
+	wire_up
+	address=10.9.1.2
+	start_kernel_target rdma
+	captured two-kernels-nvme-rdma kernel_host_writes_and_reads rdma
+}
+
+capture_of_a_kernel_host_and_hauld_rdma() {
+	wire_up
+	address=10.9.1.2
+	start_hauld rdma $address
+	captured kernel-host-and-hauld-nvme-rdma kernel_host_writes_and_reads rdma
+	stop_hauld
+}
+
+capture_of_engine_and_hauld_rdma() {
+	wire_up
+	address=10.9.1.2
+	start_hauld rdma $address
+	captured engine-and-hauld-nvme-rdma engine_fio "rdma://$address/$nqn/1"
+	stop_hauld
+}
+
+capture_of_a_kernel_host_and_hauld_tcp() {
+	wire_up
+	address=10.9.1.2
+	start_hauld tcp $address
+	captured kernel-host-and-hauld-nvme-tcp kernel_host_writes_and_reads tcp --hdr-digest --data-digest
+	stop_hauld
+}
