@@ -3,9 +3,9 @@
 # Sourced from the root of the tree, never run.
 
 haul_cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/haul
-started=$SECONDS
+export HAUL_STARTED=${HAUL_STARTED:-$EPOCHSECONDS} # one clock for a script and those it calls
 
-say() { printf '[%3d s] %s\n' $((SECONDS - started)) "$*"; }
+say() { printf '[%3d s] %s\n' $((EPOCHSECONDS - HAUL_STARTED)) "$*"; }
 die() { echo "${0##*/}: $*" >&2; exit 1; }
 
 # bounded SECONDS COMMAND...: run with a deadline, in a process group of its own that bounded_stop ends (from a trap).
@@ -67,9 +67,10 @@ fio_headers() {
 	apt=$haul_cache/apt log=$haul_cache/fio.log
 	rm -rf "$apt"
 	mkdir -p "$apt"/{lists,cache,parts,unpack}
+	[ "$(id -u)" != 0 ] || [ -n "$(apt-cache madison fio 2>/dev/null)" ] || apt-get update -q > /dev/null 2>&1
 	# shellcheck disable=SC1091
 	uri=$(apt-get download --print-uris fio 2>/dev/null | sed -n "s,^'\(.*\)/pool/.*,\1,p")
-	[ -n "$uri" ] || { echo "${0##*/}: apt knows no source of fio" >&2; return 1; }
+	[ -n "$uri" ] || { echo "${0##*/}: apt knows no source of fio; run: sudo apt-get update" >&2; return 1; }
 	echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" \
 		"$uri $(. /etc/os-release && echo "$VERSION_CODENAME") main" > "$apt/sources.list"
 	{
