@@ -141,7 +141,7 @@ static int sock_listen_as(const struct sockaddr_storage *address, bool v6only, i
 int sock_listen(struct sockaddr_storage *address, int *ret_fd)
 {
 	socklen_t len = sizeof(*address);
-	int fd, ret;
+	int fd = -1, ret;
 
 	if (!sock_address_len(address->ss_family))
 		return -EAFNOSUPPORT;
@@ -161,7 +161,7 @@ int sock_listen(struct sockaddr_storage *address, int *ret_fd)
 
 int sock_accept(int listen_fd, uint8_t tos, int *ret_fd)
 {
-	struct sockaddr_storage peer;
+	struct sockaddr_storage peer = {.ss_family = AF_UNSPEC};
 	socklen_t len = sizeof(peer);
 	int fd = accept4(listen_fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	int ret;

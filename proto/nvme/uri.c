@@ -55,8 +55,8 @@ static int uri_show_len(struct uri_part part)
 	return (int)min_of(part.len, (size_t)URI_SHOW_MAX);
 }
 
-/* Cuts the part at the first of the separators; what follows that is the rest. False without a
- * separator. */
+/* Cuts the part at the first of the separators; what follows that is the rest. False, and an empty
+ * rest, without a separator. */
 static bool uri_split(struct uri_part *part, const char *separators, struct uri_part *ret_rest)
 {
 	for (size_t i = 0; i < part->len; i++) {
@@ -66,6 +66,7 @@ static bool uri_split(struct uri_part *part, const char *separators, struct uri_
 			return true;
 		}
 	}
+	*ret_rest = (struct uri_part){part->s + part->len, 0};
 	return false;
 }
 
