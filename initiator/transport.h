@@ -99,9 +99,11 @@ struct haul_queue {
 	struct slots slots; /* of requests */
 	struct list out;    /* requests at the transport, in the order of their deadlines */
 	struct loop_timer timeout_timer;
-	struct list node; /* ctrl's list of I/O queues */
+	struct loop_flush end_flush;		/* calls disconnect() at the end of the turn */
+	struct nvme_connect_data *connect_data; /* of Connect, while it is out */
+	struct list node;			/* ctrl's list of I/O queues */
 	struct haul_pending create, close;
-	int close_asked;
+	int create_pending, close_pending;
 	struct haul_io *ios; /* DEPTH I/Os of the caller */
 	struct slots io_slots;
 	struct iovec

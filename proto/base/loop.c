@@ -77,9 +77,23 @@ int loop_init(
 	err = loop_timer_reserve(loop);
 	if (err)
 		return err;
+	err = loop_watch_init(&loop->watch);
+	if (err)
+		goto free_timers;
 	err = mailbox_init(&loop->mailbox);
 	if (err)
-		free(loop->timer_heap);
+		goto exit_watch;
+	err = loop_poll_add(loop, &loop->mailbox_poll, loop->mailbox.event_fd, POLLIN);
+	if (err)
+		goto destroy_mailbox;
+	return 0;
+
+destroy_mailbox:
+	mailbox_destroy(&loop->mailbox);
+exit_watch:
+	loop_watch_exit(&loop->watch);
+free_timers:
+	free(loop->timer_heap);
 	return err;
 }
 
@@ -87,27 +101,10 @@ void loop_exit(struct loop *loop)
 {
 	loop_offload_destroy(loop);
 	mailbox_destroy(&loop->mailbox);
+	loop_watch_exit(&loop->watch);
 	if (loop->timer_poll.fd >= 0)
 		close(loop->timer_poll.fd);
 	free(loop->timer_heap);
-}
-
-static int loop_create_with(
-	const struct loop_engine_ops *engine, const struct loop_options *options, struct loop **ret)
-{
-	struct loop *loop;
-	int err;
-
-	err = engine->create(options, &loop);
-	if (err)
-		return err;
-	err = loop_poll_add(loop, &loop->mailbox_poll, loop->mailbox.event_fd, POLLIN);
-	if (err) {
-		loop_destroy(loop);
-		return err;
-	}
-	*ret = loop;
-	return 0;
 }
 
 /* Once a process: every reactor would say the same. */
@@ -131,12 +128,12 @@ int loop_create(const struct loop_options *options, struct loop **ret)
 
 	chosen.nr_ops = min_of(chosen.nr_ops ? chosen.nr_ops : LOOP_DEFAULT_OPS, LOOP_MAX_OPS);
 	if (chosen.engine == LOOP_ENGINE_EPOLL)
-		return loop_create_with(&loop_epoll_ops, &chosen, ret);
-	err = loop_create_with(&loop_uring_ops, &chosen, ret);
+		return loop_epoll_ops.create(&chosen, ret);
+	err = loop_uring_ops.create(&chosen, ret);
 	if (!err || chosen.engine == LOOP_ENGINE_URING)
 		return err;
 	loop_log_fallback(err);
-	return loop_create_with(&loop_epoll_ops, &chosen, ret);
+	return loop_epoll_ops.create(&chosen, ret);
 }
 
 void loop_destroy(struct loop *loop)
@@ -510,54 +507,7 @@ void loop_cancel(struct loop *loop, struct loop_op *op)
 	}
 }
 
-/* --- readiness, messages, pollers, end of turn ---------------------------------------------- */
-
-/* The end of a poll operation: with events from the io_uring engine, and the last one from both. */
-static void loop_poll_event(struct done *done, int res, unsigned flags)
-{
-	struct loop_poll *poll = container_of(done, struct loop_poll, op.done);
-
-	(void)flags;
-	if (!poll->active) {
-		if (poll->deleted)
-			poll->deleted(poll);
-		return;
-	}
-	if (res != -EAGAIN && res != -EINTR)
-		poll->ready(poll, res < 0 ? POLLNVAL : (uint32_t)res);
-	if (poll->active)
-		loop_op_submit(poll->loop, &poll->op, LOOP_OP_POLL);
-}
-
-int loop_poll_add(struct loop *loop, struct loop_poll *poll, int fd, uint32_t events)
-{
-	int err;
-
-	poll->fd = fd;
-	poll->events = events;
-	poll->deleted = NULL;
-	poll->loop = loop;
-	poll->op.done.fn = loop_poll_event;
-	poll->op.state = LOOP_OP_IDLE;
-	list_init(&poll->op.node);
-	err = loop->engine->poll_add(loop, poll);
-	poll->active = !err;
-	return err;
-}
-
-void loop_poll_del(
-	struct loop *loop, struct loop_poll *poll, void (*deleted)(struct loop_poll *poll))
-{
-	if (!poll->active)
-		return;
-	poll->active = false;
-	poll->deleted = deleted;
-	loop->engine->poll_del(loop, poll);
-	if (poll->op.state == LOOP_OP_IDLE)
-		loop_op_complete(loop, &poll->op, 0);
-	else
-		loop_cancel(loop, &poll->op);
-}
+/* --- messages, pollers, end of turn ---------------------------------------------- */
 
 void loop_send(struct loop *loop, struct loop_message *message)
 {

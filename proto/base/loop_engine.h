@@ -8,6 +8,7 @@
 
 #include "proto/base/log.h"
 #include "proto/base/loop.h"
+#include "proto/base/loop_watch.h"
 #include "proto/base/mailbox.h"
 
 #define LOOP_DEFAULT_OPS 1024u
@@ -46,8 +47,6 @@ struct loop_engine_ops {
 	void (*file_del)(struct loop *loop, struct loop_file *file);
 	int (*buffer_register)(struct loop *loop, void *base, size_t length);
 	void (*buffer_unregister)(struct loop *loop, int buffer);
-	int (*poll_add)(struct loop *loop, struct loop_poll *poll);
-	void (*poll_del)(struct loop *loop, struct loop_poll *poll);
 	void (*cancel)(struct loop *loop, struct loop_op *op); /* OP is in FLIGHT */
 	uint32_t (*submit)(struct loop *loop);		       /* all of loop->submits */
 	uint32_t (*complete)(struct loop *loop, uint32_t budget);
@@ -81,6 +80,7 @@ struct loop {
 	struct loop_timer retry_timer;
 	uint64_t retry_pause_ns;
 
+	struct loop_watch watch;
 	struct mailbox mailbox;
 	struct loop_poll mailbox_poll;
 	struct loop_poll timer_poll; /* for an outer loop only; fd -1 until then */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The epoll engine, for where io_uring is refused: sockets are tried first and watched
- * edge-triggered when they are not ready; disk I/O goes through Linux AIO (loop_aio.c).
+ * edge-triggered when they are not ready; direct disk I/O goes through Linux AIO (loop_aio.c),
+ * which would block on buffered files: they are read and written at once if that does not block,
+ * by a helper thread otherwise.
  */
 #include "proto/base/loop.h"
 
@@ -9,33 +11,25 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #include "proto/base/loop_aio.h"
 #include "proto/base/loop_engine.h"
 
-#define EPOLL_EVENTS 128
-
 /* loop_file.state */
 #define EPOLL_FILE_READABLE 0x1u /* receiving is worth a try */
 #define EPOLL_FILE_WRITABLE 0x2u
-#define EPOLL_FILE_HUNG_UP  0x4u /* the end of the stream, or an error, waits to be received */
-#define EPOLL_FILE_WATCHED  0x8u /* in the epoll set */
-#define EPOLL_FILE_DISK	    0x10u
+#define EPOLL_FILE_HUNG_UP  0x4u  /* the end of the stream, or an error, waits to be received */
+#define EPOLL_FILE_WATCHED  0x8u  /* in the epoll set */
+#define EPOLL_FILE_BUFFERED 0x10u /* a disk file without O_DIRECT */
+#define EPOLL_FILE_BLOCKS   0x20u /* it cannot be written without blocking */
 
-/* Marks a file, not a poll, in an event's pointer. */
+/* The tag of a file differs from a poll's in this bit; LOOP_AIO's is only that. */
 #define EPOLL_TAG_FILE 1u
+#define EPOLL_TAG_AIO  1u
 
 struct epoll_loop {
 	struct loop loop;
 	struct loop_aio aio;
-	int epoll_fd;
-	bool lacks_pwait2;
-	/* Fetched and not yet looked at: NEXT_EVENT up to NR_EVENTS. */
-	int next_event;
-	int nr_events;
-	struct epoll_event events[EPOLL_EVENTS];
 };
 
 static struct epoll_loop *epoll_of(struct loop *loop)
@@ -51,23 +45,14 @@ static int epoll_create_loop(const struct loop_options *options, struct loop **r
 	if (!epoll)
 		return -ENOMEM;
 	memset(epoll, 0, sizeof(*epoll));
-	epoll->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (epoll->epoll_fd < 0) {
-		err = -errno;
-		goto free_loop;
-	}
 	err = loop_init(&epoll->loop, &loop_epoll_ops, options);
-	if (err)
-		goto close_epoll;
+	if (err) {
+		free(epoll);
+		return err;
+	}
 	loop_aio_init(&epoll->aio, &epoll->loop, options->nr_ops);
 	*ret = &epoll->loop;
 	return 0;
-
-close_epoll:
-	close(epoll->epoll_fd);
-free_loop:
-	free(epoll);
-	return err;
 }
 
 static void epoll_destroy_loop(struct loop *loop)
@@ -76,29 +61,10 @@ static void epoll_destroy_loop(struct loop *loop)
 
 	loop_exit(loop);
 	loop_aio_exit(&epoll->aio);
-	close(epoll->epoll_fd);
 	free(epoll);
 }
 
-/* --- files, buffers, polls ------------------------------------------------------------------ */
-
-static int epoll_watch(struct epoll_loop *epoll, int fd, uint32_t events, uintptr_t tagged)
-{
-	struct epoll_event event = {.events = events, .data.u64 = tagged};
-
-	epoll->loop.stats.nr_syscalls++;
-	return epoll_ctl(epoll->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
-}
-
-/* Events that were fetched already must not find what is about to be freed. */
-static void epoll_forget(struct epoll_loop *epoll, int fd, uintptr_t tagged)
-{
-	epoll->loop.stats.nr_syscalls++;
-	epoll_ctl(epoll->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-	for (int i = epoll->next_event; i < epoll->nr_events; i++)
-		if (epoll->events[i].data.u64 == tagged)
-			epoll->events[i].data.u64 = 0;
-}
+/* --- files and buffers ---------------------------------------------------------------------- */
 
 static int epoll_setup_aio(struct epoll_loop *epoll)
 {
@@ -107,7 +73,7 @@ static int epoll_setup_aio(struct epoll_loop *epoll)
 	if (err)
 		return err;
 	/* Edge-triggered: it need not be read. */
-	err = epoll_watch(epoll, epoll->aio.event_fd, EPOLLIN | EPOLLET, 0);
+	err = loop_watch_add(&epoll->loop, epoll->aio.event_fd, EPOLLIN | EPOLLET, EPOLL_TAG_AIO);
 	if (err)
 		loop_aio_exit(&epoll->aio);
 	return err;
@@ -116,25 +82,24 @@ static int epoll_setup_aio(struct epoll_loop *epoll)
 static int epoll_file_add(struct loop *loop, struct loop_file *file, enum loop_file_kind kind)
 {
 	struct epoll_loop *epoll = epoll_of(loop);
-	int flags;
+	int flags = fcntl(file->fd, F_GETFL);
 
+	if (flags < 0)
+		return -errno;
 	if (kind == LOOP_FILE_SOCKET) {
-		flags = fcntl(file->fd, F_GETFL);
-		if (flags < 0)
-			return -errno;
 		if (!(flags & O_NONBLOCK) && fcntl(file->fd, F_SETFL, flags | O_NONBLOCK))
 			return -errno;
 		file->state = EPOLL_FILE_READABLE | EPOLL_FILE_WRITABLE;
 		return 0;
 	}
-	file->state = EPOLL_FILE_DISK;
+	file->state = flags & O_DIRECT ? 0 : EPOLL_FILE_BUFFERED;
 	return epoll->aio.event_fd >= 0 ? 0 : epoll_setup_aio(epoll);
 }
 
 static void epoll_file_del(struct loop *loop, struct loop_file *file)
 {
 	if (file->state & EPOLL_FILE_WATCHED)
-		epoll_forget(epoll_of(loop), file->fd, (uintptr_t)file | EPOLL_TAG_FILE);
+		loop_watch_del(loop, file->fd, (uintptr_t)file | EPOLL_TAG_FILE);
 	file->state = 0;
 }
 
@@ -150,17 +115,6 @@ static void epoll_buffer_unregister(struct loop *loop, int buffer)
 {
 	(void)loop;
 	(void)buffer;
-}
-
-static int epoll_poll_add(struct loop *loop, struct loop_poll *poll)
-{
-	/* poll(2)'s and epoll's bits are the same. */
-	return epoll_watch(epoll_of(loop), poll->fd, poll->events, (uintptr_t)poll);
-}
-
-static void epoll_poll_del(struct loop *loop, struct loop_poll *poll)
-{
-	epoll_forget(epoll_of(loop), poll->fd, (uintptr_t)poll);
 }
 
 /* --- sockets -------------------------------------------------------------------------------- */
@@ -232,7 +186,7 @@ static bool epoll_try(struct epoll_loop *epoll, struct loop_op *op, int *ret_res
 		return false;
 	/* Only now: an unconnected socket would report a hang-up. What became ready since the
 	 * attempt is reported at once. */
-	res = epoll_watch(epoll, file->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+	res = loop_watch_add(&epoll->loop, file->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
 		(uintptr_t)file | EPOLL_TAG_FILE);
 	if (!res) {
 		file->state |= EPOLL_FILE_WATCHED;
@@ -266,6 +220,46 @@ static void epoll_file_ready(struct epoll_loop *epoll, struct loop_file *file, u
 	}
 }
 
+/* --- buffered files ------------------------------------------------------------------------- */
+
+static int epoll_buffered_io(const struct loop_op *op, int flags)
+{
+	ssize_t ret;
+
+	if (op->flags & LOOP_OP_DATA_ONLY)
+		flags |= RWF_DSYNC;
+	do
+		ret = op->kind == LOOP_OP_READ ? preadv2(op->file->fd, op->iov, (int)op->nr_iov,
+							 (off_t)op->offset, flags)
+					       : pwritev2(op->file->fd, op->iov, (int)op->nr_iov,
+							 (off_t)op->offset, flags);
+	while (ret < 0 && errno == EINTR);
+	return ret < 0 ? -errno : (int)ret;
+}
+
+static int epoll_buffered_helper(void *arg)
+{
+	return epoll_buffered_io(arg, 0);
+}
+
+static void epoll_submit_buffered(struct epoll_loop *epoll, struct loop_op *op)
+{
+	bool is_write = op->kind == LOOP_OP_WRITE;
+	int res = -EAGAIN;
+
+	if (!is_write || !(op->file->state & EPOLL_FILE_BLOCKS)) {
+		epoll->loop.stats.nr_syscalls++;
+		res = epoll_buffered_io(op, RWF_NOWAIT);
+	}
+	/* Most file systems read, but few write, without blocking. */
+	if (res == -EOPNOTSUPP && is_write)
+		op->file->state |= EPOLL_FILE_BLOCKS;
+	if (res == -EAGAIN || res == -EOPNOTSUPP)
+		loop_offload_op(&epoll->loop, op, epoll_buffered_helper, op);
+	else
+		loop_op_complete(&epoll->loop, op, res);
+}
+
 /* --- the steps of a turn -------------------------------------------------------------------- */
 
 static uint32_t epoll_submit(struct loop *loop)
@@ -278,7 +272,10 @@ static uint32_t epoll_submit(struct loop *loop)
 
 	for (; (node = list_pop_front(&loop->submits)); nr++) {
 		op = container_of(node, struct loop_op, node);
-		if (loop_op_is_disk(op))
+		if (loop_op_is_disk(op) && op->kind != LOOP_OP_FSYNC &&
+			op->file->state & EPOLL_FILE_BUFFERED)
+			epoll_submit_buffered(epoll, op);
+		else if (loop_op_is_disk(op))
 			loop_aio_queue(&epoll->aio, op);
 		else if (epoll_try(epoll, op, &res))
 			loop_op_complete(loop, op, res);
@@ -287,66 +284,27 @@ static uint32_t epoll_submit(struct loop *loop)
 	return nr;
 }
 
-static int epoll_fetch_pwait2(struct epoll_loop *epoll, int64_t timeout_ns)
-{
-	struct timespec timeout = {
-		.tv_sec = timeout_ns / 1000000000,
-		.tv_nsec = timeout_ns % 1000000000,
-	};
-
-	return epoll_pwait2(epoll->epoll_fd, epoll->events, EPOLL_EVENTS, &timeout, NULL);
-}
-
-/* Signals are as good as events: the caller looks again. */
-static void epoll_fetch(struct epoll_loop *epoll, int64_t timeout_ns)
-{
-	int nr = -1;
-	int timeout_ms = -1;
-
-	if (epoll->next_event < epoll->nr_events)
-		return;
-	epoll->loop.stats.nr_syscalls++;
-	epoll->next_event = 0;
-	epoll->nr_events = 0;
-	if (timeout_ns > 0 && !epoll->lacks_pwait2) {
-		nr = epoll_fetch_pwait2(epoll, timeout_ns);
-		/* Before 5.11, or behind a filter that does not know it. */
-		epoll->lacks_pwait2 = nr < 0 && (errno == ENOSYS || errno == EPERM);
-	}
-	if (timeout_ns <= 0 || epoll->lacks_pwait2) {
-		if (timeout_ns >= 0)
-			timeout_ms =
-				(int)min_of((timeout_ns + 999999) / 1000000, (int64_t)86400000);
-		nr = epoll_wait(epoll->epoll_fd, epoll->events, EPOLL_EVENTS, timeout_ms);
-	}
-	if (nr > 0)
-		epoll->nr_events = nr;
-}
-
 static uint32_t epoll_complete(struct loop *loop, uint32_t budget)
 {
 	struct epoll_loop *epoll = epoll_of(loop);
-	const struct epoll_event *event;
 	struct loop_poll *poll;
-	uint64_t tagged;
+	uint32_t events;
+	uintptr_t tag;
 	uint32_t nr;
 
 	nr = loop_aio_reap(&epoll->aio, budget);
-	epoll_fetch(epoll, 0);
-	while (epoll->next_event < epoll->nr_events) {
-		event = &epoll->events[epoll->next_event++];
-		tagged = event->data.u64;
-		if (tagged & EPOLL_TAG_FILE) {
-			epoll_file_ready(epoll,
-				(struct loop_file *)(uintptr_t)(tagged - EPOLL_TAG_FILE),
-				event->events);
-		} else if (tagged) {
-			poll = (struct loop_poll *)(uintptr_t)tagged;
-			poll->ready(poll, event->events);
-		} else {
+	for (loop_watch_fetch(loop, 0); loop_watch_next(loop, &tag, &events);) {
+		/* It only ends a sleep: the ring was looked at above and will be again. */
+		if (tag == EPOLL_TAG_AIO)
 			continue;
-		}
 		nr++;
+		if (tag & EPOLL_TAG_FILE) {
+			tag -= EPOLL_TAG_FILE;
+			epoll_file_ready(epoll, (struct loop_file *)tag, events);
+		} else {
+			poll = (struct loop_poll *)tag;
+			poll->ready(poll, events);
+		}
 	}
 	return nr;
 }
@@ -356,19 +314,19 @@ static bool epoll_arm(struct loop *loop)
 	struct epoll_loop *epoll = epoll_of(loop);
 
 	epoll_submit(loop);
-	return list_empty(&loop->completed) && epoll->next_event >= epoll->nr_events &&
+	return list_empty(&loop->completed) && !loop_watch_has_next(&loop->watch) &&
 	       !loop_aio_is_ready(&epoll->aio);
 }
 
 static void epoll_sleep(struct loop *loop, int64_t timeout_ns)
 {
 	/* Any edge since the last look is in the epoll set and ends the wait at once. */
-	epoll_fetch(epoll_of(loop), epoll_arm(loop) ? timeout_ns : 0);
+	loop_watch_fetch(loop, epoll_arm(loop) ? timeout_ns : 0);
 }
 
 static int epoll_fd_of(struct loop *loop)
 {
-	return epoll_of(loop)->epoll_fd;
+	return loop->watch.epoll_fd;
 }
 
 static void epoll_cancel(struct loop *loop, struct loop_op *op)
@@ -386,8 +344,6 @@ const struct loop_engine_ops loop_epoll_ops = {
 	.file_del = epoll_file_del,
 	.buffer_register = epoll_buffer_register,
 	.buffer_unregister = epoll_buffer_unregister,
-	.poll_add = epoll_poll_add,
-	.poll_del = epoll_poll_del,
 	.cancel = epoll_cancel,
 	.submit = epoll_submit,
 	.complete = epoll_complete,

@@ -124,7 +124,6 @@ void loop_offload_op(struct loop *loop, struct loop_op *op, int (*fn)(void *arg)
 		loop_op_complete(loop, op, err);
 		return;
 	}
-	op->kind = LOOP_OP_OFFLOAD;
 	op->state = LOOP_OP_HELPER;
 	op->offload.fn = fn;
 	op->offload.arg = arg;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,9 @@ struct uring_loop {
 	struct slots buffers; /* nr 0: the kernel has no table */
 	bool enabled;	      /* the ring belongs to the thread that turned the loop first */
 	bool armed;	      /* EVENT_FD tells of completions */
-	int event_fd;	      /* -1 until somebody asks for the descriptor */
+	struct loop_op watch; /* the loop's epoll set is polled, always */
+	int event_fd;	      /* both -1 until somebody asks for the descriptor */
+	int outer_fd;	      /* epoll set of EVENT_FD and the loop's */
 	struct log_limit enter_log;
 };
 
@@ -111,6 +114,24 @@ static void uring_register_tables(struct uring_loop *uring)
 		uring->buffers = (struct slots){};
 }
 
+static void uring_watch_ready(struct done *done, int res, unsigned flags)
+{
+	struct uring_loop *uring = container_of(done, struct uring_loop, watch.done);
+	struct loop_poll *poll;
+	uint32_t events;
+	uintptr_t tag;
+
+	(void)res;
+	(void)flags;
+	loop_watch_fetch(&uring->loop, 0);
+	while (loop_watch_next(&uring->loop, &tag, &events)) {
+		poll = (struct loop_poll *)tag;
+		poll->ready(poll, events);
+	}
+	/* One shot: what is still ready ends the next one at once. */
+	loop_op_submit(&uring->loop, &uring->watch, LOOP_OP_POLL);
+}
+
 static int uring_create(const struct loop_options *options, struct loop **ret)
 {
 	struct uring_loop *uring = aligned_alloc(_Alignof(struct uring_loop), sizeof(*uring));
@@ -121,6 +142,7 @@ static int uring_create(const struct loop_options *options, struct loop **ret)
 	memset(uring, 0, sizeof(*uring));
 	list_init(&uring->cancels);
 	uring->event_fd = -1;
+	uring->outer_fd = -1;
 	err = uring_setup(&uring->ring, options->nr_ops);
 	if (err)
 		goto free_loop;
@@ -128,6 +150,9 @@ static int uring_create(const struct loop_options *options, struct loop **ret)
 	if (err)
 		goto exit_ring;
 	uring_register_tables(uring);
+	uring->watch.done.fn = uring_watch_ready;
+	uring->watch.offset = (uint64_t)uring->loop.watch.epoll_fd;
+	loop_op_submit(&uring->loop, &uring->watch, LOOP_OP_POLL);
 	*ret = &uring->loop;
 	return 0;
 
@@ -146,6 +171,8 @@ static void uring_destroy(struct loop *loop)
 	io_uring_queue_exit(&uring->ring);
 	if (uring->event_fd >= 0)
 		close(uring->event_fd);
+	if (uring->outer_fd >= 0)
+		close(uring->outer_fd);
 	slots_destroy(&uring->files);
 	slots_destroy(&uring->buffers);
 	free(uring);
@@ -334,12 +361,9 @@ static void uring_prepare(struct io_uring_sqe *sqe, struct loop_op *op)
 		io_uring_prep_connect(
 			sqe, fd, (struct sockaddr *)op->address, (socklen_t)op->offset);
 		break;
-	case LOOP_OP_POLL: {
-		const struct loop_poll *poll = container_of(op, struct loop_poll, op);
-
-		io_uring_prep_poll_add(sqe, poll->fd, poll->events);
+	case LOOP_OP_POLL:
+		io_uring_prep_poll_add(sqe, (int)op->offset, POLLIN);
 		break;
-	}
 	case LOOP_OP_OFFLOAD:
 		assert(!"an offloaded operation is no ring entry");
 	}
@@ -394,19 +418,6 @@ static void uring_cancel(struct loop *loop, struct loop_op *op)
 
 	if (list_empty(&op->node))
 		list_push_back(&uring->cancels, &op->node);
-}
-
-static int uring_poll_add(struct loop *loop, struct loop_poll *poll)
-{
-	loop_op_submit(loop, &poll->op, LOOP_OP_POLL);
-	return 0;
-}
-
-static void uring_poll_del(struct loop *loop, struct loop_poll *poll)
-{
-	/* The operation itself is cancelled by loop.c. */
-	(void)loop;
-	(void)poll;
 }
 
 /* --- completion ----------------------------------------------------------------------------- */
@@ -478,25 +489,57 @@ static void uring_sleep(struct loop *loop, int64_t timeout_ns)
 				     timeout_ns < 0 ? NULL : &timeout, NULL));
 }
 
+static int uring_outer_add(struct uring_loop *uring, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	return epoll_ctl(uring->outer_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+/* Neither the ring's own descriptor nor its event descriptor tells an outer loop everything: the
+ * first says nothing of deferred work, the second not always of other event descriptors. */
+static int uring_open_outer(struct uring_loop *uring)
+{
+	int err;
+
+	uring->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (uring->event_fd < 0)
+		return -errno;
+	uring->outer_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (uring->outer_fd < 0) {
+		err = -errno;
+		goto close_event;
+	}
+	err = uring_outer_add(uring, uring->event_fd);
+	if (!err)
+		err = uring_outer_add(uring, uring->loop.watch.epoll_fd);
+	if (!err)
+		err = io_uring_register_eventfd(&uring->ring, uring->event_fd);
+	if (err)
+		goto close_outer;
+	io_uring_cq_eventfd_toggle(&uring->ring, false);
+	return 0;
+
+close_outer:
+	close(uring->outer_fd);
+	uring->outer_fd = -1;
+close_event:
+	close(uring->event_fd);
+	uring->event_fd = -1;
+	return err;
+}
+
 static int uring_fd(struct loop *loop)
 {
 	struct uring_loop *uring = uring_of(loop);
 	int err;
-	int fd;
 
-	if (uring->event_fd >= 0)
-		return uring->event_fd;
-	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (fd < 0)
-		return -errno;
-	err = io_uring_register_eventfd(&uring->ring, fd);
-	if (err) {
-		close(fd);
-		return err;
+	if (uring->outer_fd < 0) {
+		err = uring_open_outer(uring);
+		if (err)
+			return err;
 	}
-	io_uring_cq_eventfd_toggle(&uring->ring, false);
-	uring->event_fd = fd;
-	return fd;
+	return uring->outer_fd;
 }
 
 static bool uring_arm(struct loop *loop)
@@ -524,8 +567,6 @@ const struct loop_engine_ops loop_uring_ops = {
 	.file_del = uring_file_del,
 	.buffer_register = uring_buffer_register,
 	.buffer_unregister = uring_buffer_unregister,
-	.poll_add = uring_poll_add,
-	.poll_del = uring_poll_del,
 	.cancel = uring_cancel,
 	.submit = uring_submit,
 	.complete = uring_complete,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each loop test runs on both engines: a loop as cmocka's state, and what tests wait with.
+ * Each loop test runs once with each engine: a loop as cmocka's state, and what tests wait with.
  */
 #ifndef HAUL_TESTS_ENGINES_H
 #define HAUL_TESTS_ENGINES_H
@@ -63,47 +63,40 @@ static inline int waited_result(struct loop *loop, struct waited *waited)
 	return waited->res;
 }
 
-static inline int setup_engine(void **state, enum loop_engine engine)
+static enum loop_engine engines_chosen;
+
+static inline int engines_setup(void **state)
 {
-	const struct loop_options options = {.engine = engine, .nr_ops = 64};
+	const struct loop_options options = {.engine = engines_chosen, .nr_ops = 64};
 
 	return loop_create(&options, (struct loop **)state);
 }
 
-static inline int setup_uring(void **state)
-{
-	return setup_engine(state, LOOP_ENGINE_URING);
-}
-
-static inline int setup_epoll(void **state)
-{
-	return setup_engine(state, LOOP_ENGINE_EPOLL);
-}
-
-static inline int teardown_loop(void **state)
+static inline int engines_teardown(void **state)
 {
 	loop_destroy(*state);
 	return 0;
 }
 
-#define on_both_engines(test)                                            \
-	{#test " (io_uring)", test, setup_uring, teardown_loop, NULL},   \
-	{                                                                \
-#test " (epoll)", test, setup_epoll, teardown_loop, NULL \
-	}
+#define loop_test(test) cmocka_unit_test_setup_teardown(test, engines_setup, engines_teardown)
 
-/* False: the kernel or its settings refuse io_uring to this process. */
-static inline bool has_uring(void)
+/* The program's argument names the engine. Skips where the kernel refuses it. */
+static inline void engines_choose(int argc, char **argv)
 {
-	const struct loop_options options = {.engine = LOOP_ENGINE_URING};
+	const char *name = argc > 1 ? argv[1] : "auto";
 	struct loop *loop;
-	int err = loop_create(&options, &loop);
+	int err;
 
-	if (!err)
-		loop_destroy(loop);
-	else
-		fprintf(stderr, "io_uring: %s\n", strerror(-err));
-	return !err;
+	if (loop_engine_parse(name, &engines_chosen)) {
+		fprintf(stderr, "%s is no engine: io_uring or epoll\n", name);
+		exit(2);
+	}
+	err = engines_setup((void **)&loop);
+	if (err) {
+		fprintf(stderr, "skipped: %s is refused here: %s\n", name, strerror(-err));
+		exit(SKIPPED);
+	}
+	loop_destroy(loop);
 }
 
 #endif

@@ -207,18 +207,17 @@ static void disk_io_cancelled_before_the_turn_never_starts(void **state)
 	disk_close(loop, &disk);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		on_both_engines(what_was_written_is_read),
-		on_both_engines(reading_past_the_end_is_short),
-		on_both_engines(writing_to_a_file_open_for_reading_is_ebadf),
-		on_both_engines(fsync_succeeds_on_files_and_fails_on_pipes),
-		on_both_engines(more_operations_than_announced_all_complete),
-		on_both_engines(disk_io_cancelled_before_the_turn_never_starts),
+		loop_test(what_was_written_is_read),
+		loop_test(reading_past_the_end_is_short),
+		loop_test(writing_to_a_file_open_for_reading_is_ebadf),
+		loop_test(fsync_succeeds_on_files_and_fails_on_pipes),
+		loop_test(more_operations_than_announced_all_complete),
+		loop_test(disk_io_cancelled_before_the_turn_never_starts),
 	};
 
-	if (!has_uring())
-		return SKIPPED;
+	engines_choose(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

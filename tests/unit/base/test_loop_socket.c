@@ -206,17 +206,16 @@ static void connection_refused_is_told(void **state)
 	close(fd);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		on_both_engines(sends_larger_than_the_socket_buffer_arrive_whole),
-		on_both_engines(data_and_end_of_stream_sent_together_are_both_received),
-		on_both_engines(reset_ends_receive_and_send),
-		on_both_engines(cancelled_receive_completes_once_and_socket_stays_usable),
-		on_both_engines(connection_refused_is_told),
+		loop_test(sends_larger_than_the_socket_buffer_arrive_whole),
+		loop_test(data_and_end_of_stream_sent_together_are_both_received),
+		loop_test(reset_ends_receive_and_send),
+		loop_test(cancelled_receive_completes_once_and_socket_stays_usable),
+		loop_test(connection_refused_is_told),
 	};
 
-	if (!has_uring())
-		return SKIPPED;
+	engines_choose(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

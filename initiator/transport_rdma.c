@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NVMe/RDMA, the initiator's side of the transport: from resolving the address to the last flush.
+ * While a queue pair lives the target may write to the caller's memory; so whatever fails, requests
+ * come back only after the queue pair is drained and gone.
+ */
+#include "initiator/transport_rdma.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/nvme/rdma.h"
+
+/* Each of the two steps of resolving; queue.c's deadline for the whole connect is what counts. */
+#define RDMA_QUEUE_RESOLVE_MS 10000
+
+static void rdma_queue_event(struct rdma_cm_owner *owner, const struct rdma_cm_note *note);
+
+/* --- the end ------------------------------------------------------------------------------- */
+
+static void rdma_queue_free_parts(struct haul_transport_queue *tq)
+{
+	if (tq->buf && !tq->ep.stuck)
+		bufpool_put(tq->queue->pool, tq->buf);
+	tq->buf = NULL;
+	if (tq->id)
+		rdma_destroy_id(tq->id);
+	tq->id = NULL;
+}
+
+/* Nothing of the queue is with a device any more. */
+static void rdma_queue_ended(struct haul_transport_queue *tq)
+{
+	struct haul_queue *queue = tq->queue;
+	bool failing = tq->state == RDMA_QUEUE_FAILING;
+
+	tq->has_ep = false;
+	rdma_queue_free_parts(tq);
+	tq->state = RDMA_QUEUE_CLOSED;
+	if (failing) {
+		haul_queue_connected(queue, tq->error, tq->why);
+		return;
+	}
+	rdma_queue_end_requests(tq);
+	haul_queue_quiesced(queue);
+}
+
+static void rdma_queue_ended_flush(struct loop_flush *flush)
+{
+	rdma_queue_ended(container_of(flush, struct haul_transport_queue, ended));
+}
+
+/* -> rdma_queue_ended(), never before this returns. */
+static void rdma_queue_end(struct haul_transport_queue *tq)
+{
+	if (!tq->has_ep) {
+		loop_flush_later(tq->queue->loop, &tq->ended);
+		return;
+	}
+	(void)rdma_disconnect(tq->id);
+	rdma_ep_drain(&tq->ep);
+}
+
+static void rdma_queue_fail_to_connect(
+	struct haul_transport_queue *tq, int error, const char *step, const char *why)
+{
+	tq->state = RDMA_QUEUE_FAILING;
+	tq->error = error;
+	snprintf(tq->why, sizeof(tq->why), "%s: %s", step, why);
+	rdma_queue_end(tq);
+}
+
+/* The queue is lost; what follows depends on how far it had come. */
+static void rdma_queue_lost(struct haul_transport_queue *tq, int error, const char *why)
+{
+	switch (tq->state) {
+	case RDMA_QUEUE_RESOLVING:
+	case RDMA_QUEUE_CONNECTING:
+		rdma_queue_fail_to_connect(tq, error, "RDMA connection", why);
+		break;
+	case RDMA_QUEUE_LIVE:
+		haul_queue_failed(tq->queue, error, why);
+		break;
+	case RDMA_QUEUE_IDLE:
+	case RDMA_QUEUE_FAILING:
+	case RDMA_QUEUE_DISCONNECTING:
+	case RDMA_QUEUE_CLOSED:
+		break;
+	}
+}
+
+static void rdma_queue_ep_failed(struct rdma_ep *ep, int result, const char *why)
+{
+	rdma_queue_lost(container_of(ep, struct haul_transport_queue, ep), result, why);
+}
+
+static void rdma_queue_drained(struct rdma_ep *ep)
+{
+	rdma_queue_ended(container_of(ep, struct haul_transport_queue, ep));
+}
+
+static const struct rdma_ep_ops rdma_queue_ep_ops = {
+	.message = rdma_queue_answered,
+	.failed = rdma_queue_ep_failed,
+	.drained = rdma_queue_drained,
+};
+
+static void rdma_queue_disconnect(struct haul_queue *queue)
+{
+	struct haul_transport_queue *tq = queue->transport;
+
+	tq->state = RDMA_QUEUE_DISCONNECTING;
+	rdma_queue_end(tq);
+}
+
+/* --- connecting ---------------------------------------------------------------------------- */
+
+/* Registered memory for capsules and responses, and a receive for each response that can come. */
+static int rdma_queue_get_buf(struct haul_transport_queue *tq)
+{
+	struct haul_queue *queue = tq->queue;
+	uint64_t capsules = (uint64_t)queue->depth * RDMA_CAPSULE_BYTES;
+	uint64_t bytes = capsules + (queue->depth + 1ull) * sizeof(struct nvme_cqe);
+	struct ibv_mr *mr;
+	uint32_t i;
+
+	tq->buf = bytes <= BUFPOOL_MAX_BYTES ? bufpool_get(queue->pool, (uint32_t)bytes) : NULL;
+	if (!tq->buf)
+		return -ENOMEM;
+	mr = rdma_dev_buf_mr(tq->ep.dev, tq->buf);
+	for (i = 0; i <= queue->depth; i++) {
+		tq->recvs[i].bytes =
+			(unsigned char *)tq->buf->bytes + capsules + i * sizeof(struct nvme_cqe);
+		tq->recvs[i].length = sizeof(struct nvme_cqe);
+		tq->recvs[i].lkey = mr->lkey;
+		rdma_ep_receive(&tq->ep, &tq->recvs[i]);
+	}
+	return 0;
+}
+
+/* As deep as asked for, or as the device can. */
+static void rdma_queue_limit_depth(struct haul_queue *queue, const struct rdma_dev *dev)
+{
+	uint32_t max_wr = (uint32_t)max_of(dev->attr.max_qp_wr, RDMA_EP_MIN_SENDS + 1);
+	uint32_t max_buf = BUFPOOL_MAX_BYTES / (RDMA_CAPSULE_BYTES + sizeof(struct nvme_cqe)) - 1;
+
+	queue->depth = min_of(queue->depth, max_wr - 1);
+	queue->depth = min_of(queue->depth, max_buf);
+}
+
+static int rdma_queue_make_ep(struct haul_transport_queue *tq, struct rdma_dev *dev)
+{
+	struct rdma_ep_params params = {
+		.nr_sges = RDMA_WR_SGES,
+		.inline_bytes = sizeof(struct nvme_cmd),
+	};
+	int result;
+
+	rdma_queue_limit_depth(tq->queue, dev);
+	params.nr_sends = tq->queue->depth + RDMA_EP_MIN_SENDS;
+	params.nr_recvs = tq->queue->depth + 1;
+	result = rdma_ep_create(&tq->ep, &rdma_queue_ep_ops, dev, tq->id, &params);
+	if (result)
+		return result;
+	tq->has_ep = true;
+	return rdma_queue_get_buf(tq);
+}
+
+static int rdma_queue_send_request(struct haul_transport_queue *tq)
+{
+	const struct haul_queue *queue = tq->queue;
+	/* HSQSIZE is 0's based, HRQSIZE is a count (NVMe RDMA 1.0 3.3.1). */
+	struct nvme_rdma_cm_req req = {
+		.recfmt = le16(NVME_RDMA_CM_RECFMT),
+		.qid = le16(queue->qid),
+		.hrqsize = le16((uint16_t)(queue->depth + 1)),
+		.hsqsize = le16((uint16_t)queue->depth),
+	};
+	struct rdma_conn_param param = {
+		.private_data = &req,
+		.private_data_len = sizeof(req),
+		.responder_resources = (uint8_t)min_of(tq->ep.dev->attr.max_qp_rd_atom, UINT8_MAX),
+		.flow_control = 1,
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+	};
+
+	return rdma_connect(tq->id, &param) ? -errno : 0;
+}
+
+static const char *rdma_queue_hint(int error)
+{
+	return error == -ENOMEM	  ? "out of memory; is the limit of locked memory (ulimit -l) high "
+				    "enough?"
+	       : error == -ENOSPC ? "the device has no room for another queue of this depth"
+				  : strerror(-error);
+}
+
+static void rdma_queue_route_resolved(struct haul_transport_queue *tq)
+{
+	struct haul_transport_loop *tl = tq->queue->hl->transport_loop[HAUL_TRANSPORT_RDMA];
+	struct rdma_dev *dev;
+	int result = rdma_dev_get(&tl->devs, tq->id->verbs, &dev);
+
+	if (!result)
+		result = rdma_queue_make_ep(tq, dev);
+	if (!result)
+		result = rdma_queue_send_request(tq);
+	if (result) {
+		rdma_queue_fail_to_connect(tq, result, "RDMA queue pair", rdma_queue_hint(result));
+		return;
+	}
+	tq->state = RDMA_QUEUE_CONNECTING;
+}
+
+static void rdma_queue_address_resolved(struct haul_transport_queue *tq)
+{
+	uint8_t tos = (uint8_t)tq->queue->tos;
+
+	if (tos)
+		(void)rdma_set_option(
+			tq->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
+	if (rdma_resolve_route(tq->id, RDMA_QUEUE_RESOLVE_MS))
+		rdma_queue_fail_to_connect(tq, -errno, "RDMA route", strerror(errno));
+}
+
+static void rdma_queue_established(struct haul_transport_queue *tq, const struct rdma_cm_note *note)
+{
+	const struct nvme_rdma_cm_accept *accept = (const void *)note->private_data;
+
+	if (note->private_len < sizeof(*accept) ||
+		le16_get(accept->recfmt) != NVME_RDMA_CM_RECFMT) {
+		rdma_queue_fail_to_connect(tq, -EPROTO, "RDMA connection",
+			"the answer's private data are not those of an NVMe/RDMA target");
+		return;
+	}
+	/* Connect's SQSIZE must stay what HSQSIZE said. A target with fewer receives than that
+	 * makes the device retry until there is one. */
+	tq->state = RDMA_QUEUE_LIVE;
+	rdma_ep_established(&tq->ep, 0);
+	haul_queue_connected(tq->queue, 0, NULL);
+}
+
+/* An NVMe/RDMA target says why; otherwise the fabric does: there is nobody who listens. */
+static void rdma_queue_rejected(struct haul_transport_queue *tq, const struct rdma_cm_note *note)
+{
+	const struct nvme_rdma_cm_reject *reject = (const void *)note->private_data;
+
+	if (note->private_len >= sizeof(*reject) && le16_get(reject->sts) != NVME_RDMA_CM_OK &&
+		le16_get(reject->recfmt) == NVME_RDMA_CM_RECFMT)
+		rdma_queue_fail_to_connect(tq, -ECONNREFUSED, "the target rejects the connection",
+			nvme_rdma_cm_status_str(le16_get(reject->sts)));
+	else
+		rdma_queue_fail_to_connect(tq, -ECONNREFUSED, "RDMA connection",
+			"refused; does an NVMe/RDMA target listen at this address and port?");
+}
+
+static void rdma_queue_note_error(struct haul_transport_queue *tq, const struct rdma_cm_note *note,
+	int error, const char *why)
+{
+	/* Status is a negative errno, or a number of the fabric's own. */
+	if (note->status < 0 && note->status > -4096)
+		error = note->status;
+	rdma_queue_lost(tq, error, why);
+}
+
+static void rdma_queue_event(struct rdma_cm_owner *owner, const struct rdma_cm_note *note)
+{
+	struct haul_transport_queue *tq = container_of(owner, struct haul_transport_queue, owner);
+
+	switch (note->type) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		if (tq->state == RDMA_QUEUE_RESOLVING)
+			rdma_queue_address_resolved(tq);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		if (tq->state == RDMA_QUEUE_RESOLVING)
+			rdma_queue_route_resolved(tq);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		if (tq->state == RDMA_QUEUE_CONNECTING)
+			rdma_queue_established(tq, note);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		if (tq->state == RDMA_QUEUE_CONNECTING)
+			rdma_queue_rejected(tq, note);
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+		rdma_queue_note_error(tq, note, -EHOSTUNREACH,
+			"no RDMA device leads to this address; see rdma link show");
+		break;
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		rdma_queue_note_error(tq, note, -EHOSTUNREACH, "no route to this address");
+		break;
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+		rdma_queue_note_error(tq, note, -EHOSTUNREACH, "the target does not answer");
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		rdma_queue_lost(tq, -ECONNRESET, "the target has disconnected");
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		rdma_queue_lost(tq, -ENODEV, "the RDMA device is being removed");
+		break;
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		rdma_queue_lost(tq, -EPROTO, "an unexpected event of the connection manager");
+		break;
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+	case RDMA_CM_EVENT_MULTICAST_JOIN:
+	case RDMA_CM_EVENT_MULTICAST_ERROR:
+		break;
+	}
+}
+
+static void rdma_queue_connect(struct haul_queue *queue)
+{
+	struct haul_transport_queue *tq = queue->transport;
+	struct haul_transport_loop *tl = queue->hl->transport_loop[HAUL_TRANSPORT_RDMA];
+
+	tq->state = RDMA_QUEUE_RESOLVING;
+	if (rdma_create_id(tl->cm->channel, &tq->id, &tq->owner, RDMA_PS_TCP)) {
+		tq->id = NULL;
+		rdma_queue_fail_to_connect(tq, -errno, "RDMA connection manager", strerror(errno));
+	} else if (rdma_resolve_addr(tq->id, NULL, (struct sockaddr *)&queue->address,
+			   RDMA_QUEUE_RESOLVE_MS)) {
+		rdma_queue_fail_to_connect(tq, -errno, "RDMA address", strerror(errno));
+	}
+}
+
+/* --- life ---------------------------------------------------------------------------------- */
+
+static int rdma_loop_get(struct haul_loop *hl)
+{
+	struct haul_transport_loop *tl;
+	int result;
+
+	if (hl->transport_loop[HAUL_TRANSPORT_RDMA])
+		return 0;
+	tl = calloc(1, sizeof(*tl));
+	if (!tl)
+		return -ENOMEM;
+	result = rdma_cm_create(hl->loop, &tl->cm);
+	if (result) {
+		free(tl);
+		return result;
+	}
+	tl->hl = hl;
+	rdma_devs_init(&tl->devs, hl->loop, hl->pool,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	tl->devs.added = rdma_mem_dev_added;
+	tl->devs.removed = rdma_mem_dev_removed;
+	tl->devs.nr_doorbells = &hl->stats.nr_doorbells;
+	hl->transport_loop[HAUL_TRANSPORT_RDMA] = tl;
+	return 0;
+}
+
+static void rdma_loop_free(struct haul_loop *hl)
+{
+	struct haul_transport_loop *tl = hl->transport_loop[HAUL_TRANSPORT_RDMA];
+
+	if (!tl)
+		return;
+	rdma_cm_destroy(tl->cm, &tl->devs.nr_closing);
+	rdma_devs_destroy(&tl->devs);
+	free(tl);
+	hl->transport_loop[HAUL_TRANSPORT_RDMA] = NULL;
+}
+
+static int rdma_queue_alloc(struct haul_queue *queue)
+{
+	struct haul_transport_queue *tq;
+	int result = rdma_loop_get(queue->hl);
+
+	if (result)
+		return result;
+	tq = calloc(1, sizeof(*tq));
+	if (!tq)
+		return -ENOMEM;
+	tq->recvs = calloc(queue->depth + 1, sizeof(*tq->recvs));
+	if (!tq->recvs) {
+		free(tq);
+		return -ENOMEM;
+	}
+	tq->queue = queue;
+	tq->owner.event = rdma_queue_event;
+	loop_flush_init(&tq->ended, rdma_queue_ended_flush);
+	loop_flush_init(&tq->refused, rdma_queue_flush_refused);
+	list_init(&tq->refused_list);
+	queue->transport = tq;
+	return 0;
+}
+
+static void rdma_queue_free(struct haul_queue *queue)
+{
+	struct haul_transport_queue *tq = queue->transport;
+
+	if (!tq)
+		return;
+	assert(!tq->has_ep && !tq->id);
+	loop_flush_cancel(&tq->ended);
+	free(tq->recvs);
+	free(tq);
+	queue->transport = NULL;
+}
+
+const struct haul_transport_ops haul_transport_rdma_ops = {
+	.name = "rdma",
+	.trtype = NVME_TRTYPE_RDMA,
+	.alloc = rdma_queue_alloc,
+	.connect = rdma_queue_connect,
+	.submit = rdma_queue_submit,
+	.disconnect = rdma_queue_disconnect,
+	.free = rdma_queue_free,
+	.mem_register = rdma_mem_register,
+	.mem_unregister = rdma_mem_unregister,
+	.free_loop = rdma_loop_free,
+};

@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An endpoint: one queue pair, the operations on it and its end.
+ */
+#include "proto/link/rdma_ep.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "proto/base/log.h"
+
+/* 0.64 ms between retries of a SEND that found no receive. 0 would mean 655 ms. */
+#define RDMA_EP_RNR_TIMER 12
+
+static void rdma_ep_flush_later(struct rdma_ep *ep)
+{
+	loop_flush_later(ep->dev->devs->loop, &ep->flush);
+}
+
+/* --- failure ------------------------------------------------------------------------------- */
+
+void rdma_ep_fail(struct rdma_ep *ep, int result, const char *why)
+{
+	if (ep->state != RDMA_EP_IDLE && ep->state != RDMA_EP_LIVE)
+		return;
+	ep->state = RDMA_EP_FAILED;
+	ep->failure = result;
+	ep->failure_why = why;
+	rdma_ep_flush_later(ep);
+}
+
+void rdma_ep_check(struct rdma_ep *ep, const char *why)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	if (ep->state != RDMA_EP_IDLE && ep->state != RDMA_EP_LIVE)
+		return;
+	if (ibv_query_qp(ep->qp, &attr, IBV_QP_STATE, &init) || attr.qp_state == IBV_QPS_ERR)
+		rdma_ep_fail(ep, -EIO, why);
+}
+
+static void rdma_ep_note_error(struct rdma_ep *ep, enum ibv_wc_status status)
+{
+	/* A flush says only that something else went wrong before. */
+	rdma_ep_fail(ep, status == IBV_WC_WR_FLUSH_ERR ? -ECONNRESET : -EIO,
+		status == IBV_WC_WR_FLUSH_ERR ? "the connection was lost"
+					      : ibv_wc_status_str(status));
+}
+
+/* --- completions --------------------------------------------------------------------------- */
+
+static void rdma_ep_draining(struct rdma_ep *ep)
+{
+	if (ep->state == RDMA_EP_DRAINING)
+		rdma_ep_flush_later(ep);
+}
+
+static void rdma_op_part_done(struct wc_done *done, const struct ibv_wc *wc)
+{
+	struct rdma_op *op = container_of(done, struct rdma_op, part);
+
+	if (wc->status == IBV_WC_SUCCESS)
+		return; /* a provider that signals all */
+	op->result = -EIO;
+	rdma_ep_note_error(op->ep, wc->status);
+}
+
+static void rdma_op_last_done(struct wc_done *done, const struct ibv_wc *wc)
+{
+	struct rdma_op *op = container_of(done, struct rdma_op, last);
+	struct rdma_ep *ep = op->ep;
+
+	ep->sq_used -= op->nr_wrs;
+	if (op->kind == RDMA_OP_READ)
+		ep->nr_reads -= op->nr_wrs;
+	op->nr_wrs = 0;
+	list_remove(&op->node);
+	if (wc->status != IBV_WC_SUCCESS) {
+		op->result = op->result ? op->result : -EIO;
+		rdma_ep_note_error(ep, wc->status);
+	}
+	rdma_ep_draining(ep);
+	if (op->result == 0 && op->done_len < op->data_len) {
+		list_push_front(&ep->reads, &op->node); /* the next chain of the oldest READ */
+		rdma_ep_flush_later(ep);
+		return;
+	}
+	if (!list_empty(&ep->reads) || !list_empty(&ep->messages))
+		rdma_ep_flush_later(ep);
+	op->ended(op, op->result);
+}
+
+static void rdma_ep_recv_done(struct wc_done *done, const struct ibv_wc *wc)
+{
+	struct rdma_recv *recv = container_of(done, struct rdma_recv, done);
+	struct rdma_ep *ep = recv->ep;
+
+	ep->nr_recvs_out--;
+	if (wc->status != IBV_WC_SUCCESS) {
+		rdma_ep_note_error(ep, wc->status);
+		rdma_ep_draining(ep);
+		return;
+	}
+	recv->received_len = wc->byte_len;
+	rdma_ep_draining(ep);
+	ep->ops->message(ep, recv);
+}
+
+void rdma_ep_received(struct rdma_ep *ep, struct rdma_slot *slot)
+{
+	ep->ops->received(ep, slot);
+}
+
+static void rdma_ep_sentinel_done(struct wc_done *done, const struct ibv_wc *wc)
+{
+	struct rdma_ep *ep = container_of(done, struct rdma_ep, sentinel);
+
+	(void)wc;
+	ep->sentinel_out = false;
+	rdma_ep_flush_later(ep);
+}
+
+/* --- posting ------------------------------------------------------------------------------- */
+
+/* A chain in the device's scratch while it is being built. */
+struct rdma_ep_chain {
+	uint32_t nr;
+	struct rdma_op *op[RDMA_CHAIN_WRS]; /* whose work request each is */
+};
+
+static struct ibv_send_wr *rdma_ep_wr(
+	struct rdma_ep *ep, struct rdma_ep_chain *chain, struct rdma_op *op)
+{
+	struct ibv_send_wr *wr = &ep->dev->send_wr[chain->nr];
+
+	wr->wr_id = (uintptr_t)&op->part;
+	wr->next = wr + 1;
+	wr->sg_list = ep->dev->send_sge[chain->nr];
+	wr->send_flags = 0;
+	chain->op[chain->nr++] = op;
+	op->nr_wrs++;
+	return wr;
+}
+
+/* One READ or WRITE of the next piece, as far as there is data left. */
+static void rdma_ep_build_piece(struct rdma_ep *ep, struct rdma_ep_chain *chain, struct rdma_op *op)
+{
+	const struct nvme_sgl_piece *piece = &op->pieces[op->next_piece++];
+	struct ibv_send_wr *wr = rdma_ep_wr(ep, chain, op);
+
+	assert(op->next_piece <= op->nr_pieces);
+	wr->opcode = op->kind == RDMA_OP_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+	wr->num_sge = 1;
+	wr->sg_list[0].addr = (uintptr_t)op->bytes + op->done_len;
+	wr->sg_list[0].length = min_of(piece->len, op->data_len - op->done_len);
+	wr->sg_list[0].lkey = op->lkey;
+	wr->wr.rdma.remote_addr = piece->addr;
+	wr->wr.rdma.rkey = piece->key;
+	op->done_len += wr->sg_list[0].length;
+}
+
+static void rdma_ep_build_message(
+	struct rdma_ep *ep, struct rdma_ep_chain *chain, struct rdma_op *op)
+{
+	struct ibv_send_wr *wr = rdma_ep_wr(ep, chain, op);
+
+	wr->opcode = op->invalidate ? IBV_WR_SEND_WITH_INV : IBV_WR_SEND;
+	wr->invalidate_rkey = op->invalidate ? op->invalidate_key : 0;
+	wr->num_sge = (int)op->nr_sges;
+	memcpy(wr->sg_list, op->sge, op->nr_sges * sizeof(op->sge[0]));
+	if (op->inline_message)
+		wr->send_flags |= IBV_SEND_INLINE;
+}
+
+/* The last work request of OP's chain: the one whose completion counts. */
+static void rdma_ep_build_end(struct rdma_ep *ep, struct rdma_ep_chain *chain, struct rdma_op *op)
+{
+	struct ibv_send_wr *wr = &ep->dev->send_wr[chain->nr - 1];
+
+	wr->wr_id = (uintptr_t)&op->last;
+	wr->send_flags |= IBV_SEND_SIGNALED;
+	ep->sq_used += op->nr_wrs;
+	list_remove(&op->node);
+	list_push_back(&ep->posted, &op->node);
+}
+
+static uint32_t rdma_ep_room(const struct rdma_ep *ep, const struct rdma_ep_chain *chain)
+{
+	return min_of(ep->sq_size - ep->sq_used, RDMA_CHAIN_WRS - chain->nr);
+}
+
+static void rdma_ep_build_messages(struct rdma_ep *ep, struct rdma_ep_chain *chain)
+{
+	struct rdma_op *op, *after;
+
+	list_for_each_entry_safe (op, after, &ep->messages, node) {
+		if (rdma_ep_room(ep, chain) < op->nr_pieces + 1)
+			return;
+		while (op->done_len < op->data_len && op->next_piece < op->nr_pieces)
+			rdma_ep_build_piece(ep, chain, op);
+		rdma_ep_build_message(ep, chain, op);
+		rdma_ep_build_end(ep, chain, op);
+	}
+}
+
+/* As many READs of each operation as are allowed now; the rest when these have ended. */
+static void rdma_ep_build_reads(struct rdma_ep *ep, struct rdma_ep_chain *chain)
+{
+	struct rdma_op *op, *after;
+	uint32_t room;
+
+	list_for_each_entry_safe (op, after, &ep->reads, node) {
+		room = min_of(rdma_ep_room(ep, chain), ep->max_reads - ep->nr_reads);
+		if (room == 0)
+			return;
+		for (; room && op->done_len < op->data_len; room--)
+			rdma_ep_build_piece(ep, chain, op);
+		ep->nr_reads += op->nr_wrs;
+		rdma_ep_build_end(ep, chain, op);
+	}
+}
+
+/*
+ * Work requests from number FIRST on were not taken. An operation of which some were ends with the
+ * drain, like the rest: its own last completion will not come.
+ */
+static void rdma_ep_post_failed(
+	struct rdma_ep *ep, const struct rdma_ep_chain *chain, uint32_t first, int error)
+{
+	uint32_t i;
+
+	for (i = first; i < chain->nr; i++) {
+		chain->op[i]->result = -error;
+		list_remove(&chain->op[i]->node);
+		list_push_back(&ep->broken, &chain->op[i]->node);
+	}
+	log_error(
+		"rdma: %s: cannot post work requests: %s", rdma_dev_name(ep->dev), strerror(error));
+	rdma_ep_fail(ep, -error, "work requests could not be posted");
+}
+
+/* One chain, one doorbell. Returns whether there may be more to post. */
+static bool rdma_ep_flush_sends(struct rdma_ep *ep)
+{
+	struct ibv_send_wr *wr = ep->dev->send_wr, *bad = NULL;
+	struct rdma_ep_chain chain = {.nr = 0};
+	int error;
+
+	rdma_ep_build_messages(ep, &chain);
+	rdma_ep_build_reads(ep, &chain);
+	if (chain.nr == 0)
+		return false;
+	wr[chain.nr - 1].next = NULL;
+	error = ibv_post_send(ep->qp, wr, &bad);
+	rdma_dev_count_doorbell(ep->dev);
+	if (error)
+		rdma_ep_post_failed(ep, &chain, bad ? (uint32_t)(bad - wr) : 0, error);
+	return !error;
+}
+
+static bool rdma_ep_flush_recvs(struct rdma_ep *ep)
+{
+	struct rdma_dev *dev = ep->dev;
+	struct ibv_recv_wr *wr = dev->recv_wr, *bad = NULL;
+	struct rdma_recv *recv;
+	uint32_t nr = 0, nr_posted;
+	int error;
+
+	if (list_empty(&ep->recvs))
+		return false;
+	list_for_each_entry (recv, &ep->recvs, node) {
+		dev->recv_sge[nr][0] = (struct ibv_sge){
+			.addr = (uintptr_t)recv->bytes, .length = recv->length, .lkey = recv->lkey};
+		wr[nr] = (struct ibv_recv_wr){.wr_id = (uintptr_t)&recv->done,
+			.next = &wr[nr + 1],
+			.sg_list = dev->recv_sge[nr],
+			.num_sge = 1};
+		if (++nr == RDMA_CHAIN_WRS)
+			break;
+	}
+	wr[nr - 1].next = NULL;
+	error = ibv_post_recv(ep->qp, wr, &bad);
+	rdma_dev_count_doorbell(dev);
+	nr_posted = !error ? nr : bad ? (uint32_t)(bad - wr) : 0;
+	ep->nr_recvs_out += nr_posted;
+	for (; nr_posted; nr_posted--)
+		list_pop_front(&ep->recvs);
+	if (error)
+		rdma_ep_fail(ep, -error, "receives could not be posted");
+	return !error;
+}
+
+void rdma_ep_post(struct rdma_ep *ep, struct rdma_op *op)
+{
+	assert(ep->state != RDMA_EP_DRAINED);
+	assert(op->nr_sges <= RDMA_WR_SGES && op->nr_pieces <= NVME_SGL_MAX_PIECES);
+	assert(op->data_len > 0 || op->kind == RDMA_OP_SEND);
+	op->ep = ep;
+	op->last.fn = rdma_op_last_done;
+	op->part.fn = rdma_op_part_done;
+	op->next_piece = 0;
+	op->done_len = 0;
+	op->nr_wrs = 0;
+	op->result = 0;
+	list_init(&op->node);
+	list_push_back(op->kind == RDMA_OP_READ ? &ep->reads : &ep->messages, &op->node);
+	rdma_ep_flush_later(ep);
+}
+
+void rdma_ep_receive(struct rdma_ep *ep, struct rdma_recv *recv)
+{
+	recv->ep = ep;
+	recv->done.fn = rdma_ep_recv_done;
+	list_init(&recv->node);
+	list_push_back(&ep->recvs, &recv->node);
+	rdma_ep_flush_later(ep);
+}
+
+/* --- the end ------------------------------------------------------------------------------- */
+
+static void rdma_ep_end_all(struct list *list, int result)
+{
+	struct list ended, *node;
+	struct rdma_op *op;
+
+	list_init(&ended);
+	list_splice_back(&ended, list);
+	while ((node = list_pop_front(&ended))) {
+		op = container_of(node, struct rdma_op, node);
+		op->ended(op, op->result ? op->result : result);
+	}
+}
+
+/* Makes the device let go of all memory. */
+static void rdma_ep_qp_destroy(struct rdma_ep *ep)
+{
+	struct rdma_dev *dev = ep->dev;
+	int error = ibv_destroy_qp(ep->qp);
+
+	if (error && !(error == EIO && dev->failed)) {
+		log_error("rdma: %s: cannot destroy a queue pair: %s", rdma_dev_name(dev),
+			strerror(error));
+		ep->stuck = ep->expired;
+	}
+	ep->id->qp = NULL;
+}
+
+/* Off the device and the loop; counterpart of rdma_ep_create(). */
+static void rdma_ep_detach(struct rdma_ep *ep)
+{
+	struct rdma_dev *dev = ep->dev;
+
+	ep->state = RDMA_EP_DRAINED;
+	loop_flush_cancel(&ep->flush);
+	loop_timer_cancel(dev->devs->loop, &ep->drain_deadline);
+	loop_timer_unreserve(dev->devs->loop);
+	list_remove(&ep->node);
+	rdma_dev_release(dev, ep->sq_size + 1 + ep->nr_recvs);
+	if (--dev->nr_eps == 0 && dev->failed)
+		loop_flush_later(dev->devs->loop, &dev->cleanup);
+}
+
+/* Nothing is with the device any more, or the deadline is over. What completed before the queue
+ * pair goes must be seen first (and after it, where the device was late), for wr_ids point into
+ * memory that goes away, and providers drop completions of a queue pair that is destroyed. */
+static void rdma_ep_finish(struct rdma_ep *ep)
+{
+	rdma_dev_poll_all(ep->dev);
+	rdma_ep_qp_destroy(ep);
+	if (ep->expired)
+		rdma_dev_poll_all(ep->dev);
+	rdma_ep_detach(ep);
+	rdma_ep_end_all(&ep->posted, -ETIMEDOUT);
+	rdma_ep_end_all(&ep->broken, -ECANCELED);
+	rdma_ep_end_all(&ep->reads, -ECANCELED);
+	rdma_ep_end_all(&ep->messages, -ECANCELED);
+	ep->ops->drained(ep);
+}
+
+void rdma_ep_abort(struct rdma_ep *ep)
+{
+	assert(ep->sq_used == 0 && ep->nr_recvs_out == 0);
+	rdma_ep_qp_destroy(ep);
+	rdma_ep_detach(ep);
+}
+
+static bool rdma_ep_is_drained(const struct rdma_ep *ep)
+{
+	return !ep->sentinel_out && ep->nr_recvs_out == 0 && list_empty(&ep->posted);
+}
+
+static void rdma_ep_flush(struct loop_flush *flush)
+{
+	struct rdma_ep *ep = container_of(flush, struct rdma_ep, flush);
+
+	/* Receives first: a response may let the peer send into a slot that is given back now. */
+	if (ep->dev->srq)
+		rdma_srq_flush(ep->dev->srq);
+	if (ep->state == RDMA_EP_IDLE || ep->state == RDMA_EP_LIVE)
+		while (rdma_ep_flush_recvs(ep))
+			;
+	if (ep->state == RDMA_EP_LIVE)
+		while (rdma_ep_flush_sends(ep))
+			;
+	if (ep->state == RDMA_EP_FAILED && !ep->failure_told) {
+		ep->failure_told = true;
+		ep->ops->failed(ep, ep->failure, ep->failure_why);
+	}
+	if (ep->state == RDMA_EP_DRAINING && (ep->expired || rdma_ep_is_drained(ep)))
+		rdma_ep_finish(ep);
+}
+
+static void rdma_ep_drain_expired(struct loop_timer *timer)
+{
+	struct rdma_ep *ep = container_of(timer, struct rdma_ep, drain_deadline);
+
+	log_warning("rdma: %s: queue pair %u was not flushed in time", rdma_dev_name(ep->dev),
+		ep->qp_num);
+	ep->expired = true;
+	rdma_ep_flush_later(ep);
+}
+
+/* A work request that the device flushes after all others. Where it is refused, counting those
+ * that are signalled has to do. */
+static void rdma_ep_post_sentinel(struct rdma_ep *ep)
+{
+	struct ibv_send_wr wr = {.wr_id = (uintptr_t)&ep->sentinel,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED};
+	struct ibv_send_wr *bad;
+
+	ep->sentinel_out = ibv_post_send(ep->qp, &wr, &bad) == 0;
+}
+
+void rdma_ep_drain(struct rdma_ep *ep)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	int error;
+
+	if (ep->state == RDMA_EP_DRAINING || ep->state == RDMA_EP_DRAINED)
+		return;
+	ep->state = RDMA_EP_DRAINING;
+	error = ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
+	if (error)
+		log_debug("rdma: %s: queue pair to error: %s", rdma_dev_name(ep->dev),
+			strerror(error));
+	if (ep->sq_used)
+		rdma_ep_post_sentinel(ep);
+	loop_timer_set(ep->dev->devs->loop, &ep->drain_deadline,
+		loop_now_ns(ep->dev->devs->loop) + RDMA_EP_DRAIN_NS);
+	rdma_ep_flush_later(ep);
+}
+
+/* --- the beginning ------------------------------------------------------------------------- */
+
+/* The device grants what it can: a deep send queue with inline data and gathering may be more than
+ * it has, so ask for less until it agrees. */
+static int rdma_ep_qp_create(struct rdma_ep *ep, const struct rdma_ep_params *params)
+{
+	struct rdma_dev *dev = ep->dev;
+	uint32_t nr_sends = min_of(params->nr_sends, (uint32_t)dev->attr.max_qp_wr);
+	uint32_t inline_bytes = params->inline_bytes;
+	struct ibv_qp_init_attr attr;
+	int error;
+
+	for (;;) {
+		attr = (struct ibv_qp_init_attr){.qp_context = ep,
+			.send_cq = dev->cq,
+			.recv_cq = dev->cq,
+			.srq = params->nr_recvs ? NULL : rdma_srq_verbs(dev->srq),
+			.qp_type = IBV_QPT_RC,
+			.cap = {.max_send_wr = nr_sends,
+				.max_recv_wr = params->nr_recvs,
+				.max_send_sge = ep->max_sges,
+				.max_recv_sge = params->nr_recvs ? 1 : 0,
+				.max_inline_data = inline_bytes}};
+		if (rdma_create_qp(ep->id, dev->pd, &attr) == 0)
+			break;
+		error = errno;
+		if (inline_bytes)
+			inline_bytes = 0;
+		else if (nr_sends / 2 >= RDMA_EP_MIN_SENDS)
+			nr_sends /= 2;
+		else
+			return -error;
+	}
+	ep->qp = ep->id->qp;
+	ep->qp_num = ep->qp->qp_num;
+	ep->sq_size = nr_sends - 1; /* one is the sentinel's */
+	ep->max_inline = inline_bytes ? min_of(inline_bytes, attr.cap.max_inline_data) : 0;
+	return 0;
+}
+
+static void rdma_ep_init(struct rdma_ep *ep, const struct rdma_ep_ops *ops, struct rdma_dev *dev,
+	struct rdma_cm_id *id)
+{
+	memset(ep, 0, sizeof(*ep));
+	ep->ops = ops;
+	ep->dev = dev;
+	ep->id = id;
+	list_init(&ep->node);
+	list_init(&ep->messages);
+	list_init(&ep->reads);
+	list_init(&ep->posted);
+	list_init(&ep->broken);
+	list_init(&ep->recvs);
+	loop_flush_init(&ep->flush, rdma_ep_flush);
+	loop_timer_init(&ep->drain_deadline, rdma_ep_drain_expired);
+	ep->sentinel.fn = rdma_ep_sentinel_done;
+}
+
+int rdma_ep_create(struct rdma_ep *ep, const struct rdma_ep_ops *ops, struct rdma_dev *dev,
+	struct rdma_cm_id *id, const struct rdma_ep_params *params)
+{
+	uint32_t nr_sends = min_of(params->nr_sends, (uint32_t)dev->attr.max_qp_wr);
+	int result;
+
+	assert(params->nr_sends >= RDMA_EP_MIN_SENDS);
+	if (nr_sends < RDMA_EP_MIN_SENDS || params->nr_recvs > (uint32_t)dev->attr.max_qp_wr)
+		return -ENOSPC;
+	rdma_ep_init(ep, ops, dev, id);
+	ep->nr_recvs = params->nr_recvs;
+	ep->max_sges = min_of(params->nr_sges, (uint32_t)dev->attr.max_sge);
+	ep->max_sges = min_of(ep->max_sges, (uint32_t)RDMA_WR_SGES);
+	result = rdma_dev_admit(dev, nr_sends + params->nr_recvs);
+	if (result)
+		return result;
+	result = loop_timer_reserve(dev->devs->loop);
+	if (result)
+		goto release;
+	result = rdma_ep_qp_create(ep, params);
+	if (result)
+		goto unreserve;
+	rdma_dev_release(dev, nr_sends - 1 - ep->sq_size);
+	list_push_back(&dev->eps[ep->qp_num % RDMA_DEV_EP_ROWS], &ep->node);
+	dev->nr_eps++;
+	return 0;
+
+unreserve:
+	loop_timer_unreserve(dev->devs->loop);
+release:
+	rdma_dev_release(dev, nr_sends + params->nr_recvs);
+	return result;
+}
+
+void rdma_ep_established(struct rdma_ep *ep, uint32_t max_reads)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .min_rnr_timer = RDMA_EP_RNR_TIMER};
+
+	if (ep->state != RDMA_EP_IDLE)
+		return;
+	ep->state = RDMA_EP_LIVE;
+	ep->max_reads = max_reads;
+	/* iWARP has no such timer. */
+	if (!ep->dev->iwarp && ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER))
+		log_debug("rdma: %s: the receiver-not-ready timer cannot be set",
+			rdma_dev_name(ep->dev));
+	rdma_ep_flush_later(ep);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The shared receive queue of a device on a loop, and the slots commands arrive in: 64 bytes for
+ * the command and, page-aligned for direct I/O, 4 KiB for in-capsule data. Slots come in chunks,
+ * as many as the admitted queues can fill at once, registered once with the device and once with
+ * the loop: in-capsule data goes to disk from where it arrived. As no more commands are admitted
+ * than there are slots, and a slot is posted again before the response that lets the host send
+ * the next command, a receiver is never not ready.
+ */
+#ifndef HAUL_LINK_RDMA_SRQ_H
+#define HAUL_LINK_RDMA_SRQ_H
+
+#include "proto/link/rdma_dev.h"
+
+#define RDMA_SLOT_CAPSULE_BYTES 64
+#define RDMA_SLOT_DATA_BYTES	4096 /* hosts 5.4 to 5.12 corrupt larger in-capsule writes */
+
+struct rdma_slot {
+	struct wc_done done; /* the receive's wr_id */
+	struct rdma_srq_chunk *chunk;
+	void *capsule;
+	void *data;
+	uint32_t data_len; /* how much of DATA was filled */
+	struct list node;  /* of its user; the queue's while it is free */
+};
+
+int rdma_srq_create(struct rdma_dev *dev, uint32_t max_slots, struct rdma_srq **ret) must_check;
+/* No endpoint uses it and no slot is out. NULL is allowed. */
+void rdma_srq_destroy(struct rdma_srq *srq);
+struct ibv_srq *rdma_srq_verbs(const struct rdma_srq *srq);
+
+/* Room for a queue of NR commands, or -ENOSPC (-ENOMEM). */
+int rdma_srq_admit(struct rdma_srq *srq, uint32_t nr) must_check;
+void rdma_srq_release(struct rdma_srq *srq, uint32_t nr);
+
+/* Gives a slot back; it is posted by the next rdma_srq_flush(): before any SEND of this turn. */
+void rdma_slot_put(struct rdma_slot *slot);
+void rdma_srq_flush(struct rdma_srq *srq);
+
+/* The loop's registration of the memory of SLOT->data. */
+int rdma_slot_loop_buffer(const struct rdma_slot *slot);
+
+#endif

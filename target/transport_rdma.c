@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NVMe/RDMA, the target's side of the transport: listeners, what a reactor keeps, the table.
+ */
+#include "target/transport_rdma.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/log.h"
+#include "proto/nvme/fabrics.h"
+#include "proto/nvme/identify.h"
+#include "proto/nvme/rdma.h"
+#include "target/reactor.h"
+
+#define TRANSPORT_RDMA_BACKLOG	       128
+/* Admin queues: the least a target must take (NVMe-oF 1.1 5.3: 32 entries), and all Linux asks. */
+#define TRANSPORT_RDMA_MAX_ADMIN_DEPTH 128
+/* What Set Features, Number of Queues can grant at most. */
+#define TRANSPORT_RDMA_MAX_QID	       0xfffe
+
+/* --- what a reactor keeps ------------------------------------------------------------------ */
+
+static int transport_rdma_dev_added(struct rdma_devs *devs, struct rdma_dev *dev)
+{
+	int result = rdma_srq_create(dev, TRANSPORT_RDMA_MAX_SLOTS, &dev->srq);
+
+	(void)devs;
+	if (result)
+		log_error("rdma: %s has no shared receive queue for us: %s", rdma_dev_name(dev),
+			strerror(-result));
+	return result;
+}
+
+int transport_rdma_state(struct reactor *reactor, struct transport_state **ret)
+{
+	struct transport_state *state = reactor->transport_state[TRANSPORT_RDMA];
+	int result;
+
+	if (state) {
+		*ret = state;
+		return 0;
+	}
+	state = calloc(1, sizeof(*state));
+	if (!state)
+		return -ENOMEM;
+	result = rdma_cm_create(reactor->loop, &state->cm);
+	if (result) {
+		free(state);
+		return result;
+	}
+	/* The pool is written by our own READs only, which iWARP carries out as remote writes. */
+	rdma_devs_init(&state->devs, reactor->loop, reactor->pool, IBV_ACCESS_LOCAL_WRITE);
+	state->devs.iwarp_access = IBV_ACCESS_REMOTE_WRITE;
+	state->devs.added = transport_rdma_dev_added;
+	reactor->transport_state[TRANSPORT_RDMA] = state;
+	*ret = state;
+	return 0;
+}
+
+static void transport_rdma_free_state(struct reactor *reactor)
+{
+	struct transport_state *state = reactor->transport_state[TRANSPORT_RDMA];
+
+	if (!state)
+		return;
+	rdma_cm_destroy(state->cm, &state->devs.nr_closing);
+	rdma_devs_destroy(&state->devs);
+	free(state);
+	reactor->transport_state[TRANSPORT_RDMA] = NULL;
+}
+
+/* --- listeners ----------------------------------------------------------------------------- */
+
+static void transport_rdma_refuse(struct transport_handover *handover)
+{
+	transport_rdma_reject(handover->cm_id, NVME_RDMA_CM_NO_RESOURCES);
+	free(handover);
+}
+
+static void transport_rdma_requested(struct transport_port *tp, const struct rdma_cm_note *note)
+{
+	static const struct nvme_rdma_cm_limits limits = {.max_qid = TRANSPORT_RDMA_MAX_QID,
+		.max_admin_depth = TRANSPORT_RDMA_MAX_ADMIN_DEPTH,
+		.max_io_depth = TRANSPORT_RDMA_MAX_DEPTH};
+	struct transport_handover *handover;
+	struct nvme_rdma_cm_params params;
+	uint16_t status;
+
+	status = (uint16_t)nvme_rdma_cm_req_check(
+		note->private_data, note->private_len, &limits, &params);
+	handover = status ? NULL : calloc(1, sizeof(*handover));
+	if (!handover) {
+		status = status ? status : NVME_RDMA_CM_NO_RESOURCES;
+		log_line_limited(&tp->limit, loop_now_ns(tp->port->reactor->loop),
+			LOG_LEVEL_WARNING, "rdma: a connection request is rejected: %s",
+			nvme_rdma_cm_status_str(status));
+		transport_rdma_reject(note->id, status);
+		return;
+	}
+	handover->cm_id = note->id;
+	handover->fd = -1;
+	handover->private_len = note->private_len;
+	memcpy(handover->private_data, note->private_data, note->private_len);
+	handover->initiator_depth = note->initiator_depth;
+	handover->responder_resources = note->responder_resources;
+	conn_accept(tp->port, handover);
+}
+
+static void transport_rdma_port_event(struct rdma_cm_owner *owner, const struct rdma_cm_note *note)
+{
+	struct transport_port *tp = container_of(owner, struct transport_port, owner);
+
+	if (note->type == RDMA_CM_EVENT_CONNECT_REQUEST)
+		transport_rdma_requested(tp, note);
+	else if (note->id != tp->id)
+		/* Of a connection on its way to its reactor, which has its own deadline. */
+		log_debug("rdma: a new connection: %s", rdma_event_str(note->type));
+	else if (note->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		log_error("rdma: the device of a listener is being removed");
+	else
+		log_debug("rdma: listener: %s", rdma_event_str(note->type));
+}
+
+/* A wildcard of IPv6 leaves that of IPv4 to a listener of its own. */
+static int transport_rdma_bind(struct rdma_cm_id *id, const struct port *port)
+{
+	struct sockaddr_storage address = port->address;
+	int on = 1;
+
+	(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on));
+	if (address.ss_family == AF_INET6)
+		(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on));
+	if (port->tos)
+		(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS,
+			(void *)(uintptr_t)&port->tos, sizeof(port->tos));
+	if (rdma_bind_addr(id, (struct sockaddr *)&address))
+		return -errno;
+	return rdma_listen(id, TRANSPORT_RDMA_BACKLOG) ? -errno : 0;
+}
+
+static void transport_rdma_port_number(struct port *port, struct rdma_cm_id *id)
+{
+	if (port->address.ss_family == AF_INET6)
+		((struct sockaddr_in6 *)&port->address)->sin6_port = rdma_get_src_port(id);
+	else
+		((struct sockaddr_in *)&port->address)->sin_port = rdma_get_src_port(id);
+}
+
+static const char *transport_rdma_listen_hint(int error)
+{
+	switch (error) {
+	case ENODEV:
+	case EADDRNOTAVAIL:
+		return ": no RDMA device has this address; see rdma link show";
+	case EADDRINUSE:
+		return ": another listener has this address and port";
+	case ENOENT:
+		return ": the kernel's RDMA connection manager is missing; try modprobe rdma_ucm";
+	default:
+		return "";
+	}
+}
+
+static int transport_rdma_listen(struct port *port, char *why, size_t why_size)
+{
+	struct transport_port *tp = calloc(1, sizeof(*tp));
+	int result;
+
+	if (!tp)
+		return -ENOMEM;
+	tp->port = port;
+	tp->owner.event = transport_rdma_port_event;
+	result = rdma_cm_create(port->reactor->loop, &tp->cm);
+	if (result)
+		goto free_port;
+	if (rdma_create_id(tp->cm->channel, &tp->id, &tp->owner, RDMA_PS_TCP)) {
+		result = -errno;
+		goto destroy_cm;
+	}
+	result = transport_rdma_bind(tp->id, port);
+	if (result)
+		goto destroy_id;
+	transport_rdma_port_number(port, tp->id);
+	port->transport = tp;
+	return 0;
+
+destroy_id:
+	rdma_destroy_id(tp->id);
+destroy_cm:
+	rdma_cm_destroy(tp->cm, NULL);
+free_port:
+	free(tp);
+	snprintf(why, why_size, "%s%s", strerror(-result), transport_rdma_listen_hint(-result));
+	return result;
+}
+
+static void transport_rdma_unlisten(struct port *port)
+{
+	struct transport_port *tp = port->transport;
+
+	if (!tp)
+		return;
+	port->transport = NULL;
+	rdma_destroy_id(tp->id);
+	rdma_cm_destroy(tp->cm, NULL);
+	free(tp);
+}
+
+const struct transport_ops transport_rdma_ops = {
+	.name = "rdma",
+	.trtype = NVME_TRTYPE_RDMA,
+	.max_inline = RDMA_SLOT_DATA_BYTES,
+	.sgls = NVME_ID_SGLS_SUPPORTED | NVME_ID_SGLS_KEYED | NVME_ID_SGLS_OFFSET,
+	.msdbd = NVME_SGL_MAX_PIECES,
+	.max_depth = TRANSPORT_RDMA_MAX_DEPTH,
+	.listen = transport_rdma_listen,
+	.unlisten = transport_rdma_unlisten,
+	.refuse = transport_rdma_refuse,
+	.start = transport_rdma_start,
+	.pull = transport_rdma_pull,
+	.reply = transport_rdma_reply,
+	.close = transport_rdma_close,
+	.free = transport_rdma_free,
+	.free_state = transport_rdma_free_state,
+};

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The RDMA transport's own structures: what transport_rdma*.c share and nobody else sees.
+ */
+#ifndef HAUL_TARGET_TRANSPORT_RDMA_H
+#define HAUL_TARGET_TRANSPORT_RDMA_H
+
+#include "proto/base/log.h"
+#include "proto/link/rdma_cm.h"
+#include "proto/link/rdma_dev.h"
+#include "proto/link/rdma_ep.h"
+#include "proto/link/rdma_srq.h"
+#include "target/conn.h"
+#include "target/request.h"
+#include "target/transport.h"
+
+/* Deeper than any known host asks for (Linux: 256); each entry costs a slot of 4 KiB. */
+#define TRANSPORT_RDMA_MAX_DEPTH 1024
+/* Slots of one reactor and device: 64 queues of the default depth, in 32 MiB taken as they come. */
+#define TRANSPORT_RDMA_MAX_SLOTS 8192
+
+/* What a reactor keeps of RDMA: made with its first connection. */
+struct transport_state {
+	struct rdma_cm *cm;
+	struct rdma_devs devs;
+};
+
+struct transport_port {
+	struct rdma_cm_owner owner;
+	struct port *port;
+	struct rdma_cm *cm;
+	struct rdma_cm_id *id;
+	struct log_limit limit;
+};
+
+enum transport_rdma_state {
+	TRANSPORT_RDMA_ACCEPTED, /* commands are held until the host's side is up, too */
+	TRANSPORT_RDMA_ESTABLISHED,
+	TRANSPORT_RDMA_CLOSING,
+};
+
+struct transport_conn {
+	struct conn *conn;
+	struct rdma_cm_owner owner;
+	struct rdma_cm_id *id;
+	struct rdma_ep ep;
+	enum transport_rdma_state state;
+	uint32_t depth;	    /* what was admitted to the shared receive queue */
+	uint32_t max_reads; /* negotiated */
+	struct buf *cqes;   /* one response for each request, in registered memory */
+	struct list early;  /* slots that came before ESTABLISHED */
+	uint32_t nr_early;
+	struct list slots; /* in use by requests: the backend may hold their data */
+};
+
+/* In request->transport. */
+struct transport_rdma_request {
+	struct rdma_op op;
+	struct rdma_slot *slot; /* the command's, until the reply; NULL when given back */
+};
+static_assert(sizeof(struct transport_rdma_request) <= REQUEST_TRANSPORT_BYTES);
+
+static inline struct transport_rdma_request *transport_rdma_request(struct request *request)
+{
+	return (struct transport_rdma_request *)(void *)request->transport;
+}
+
+/* transport_rdma_conn.c */
+int transport_rdma_start(struct conn *conn, struct transport_handover *handover) must_check;
+void transport_rdma_close(struct conn *conn);
+void transport_rdma_free(struct conn *conn);
+/* Rejects with an NVMe/RDMA status and destroys the id. */
+void transport_rdma_reject(struct rdma_cm_id *id, uint16_t status);
+
+/* transport_rdma_io.c */
+void transport_rdma_received(struct rdma_ep *ep, struct rdma_slot *slot);
+void transport_rdma_take_early(struct transport_conn *tc);
+void transport_rdma_drop_early(struct transport_conn *tc);
+void transport_rdma_pull(struct request *request);
+void transport_rdma_reply(struct request *request);
+
+/* transport_rdma.c: the reactor's state, made on first use. */
+int transport_rdma_state(struct reactor *reactor, struct transport_state **ret) must_check;
+
+#endif

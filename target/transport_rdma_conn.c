@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NVMe/RDMA, the target's connections: from the connection request to the last flush.
+ */
+#include "target/transport_rdma.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/log.h"
+#include "proto/nvme/rdma.h"
+#include "target/reactor.h"
+
+static void transport_rdma_event(struct rdma_cm_owner *owner, const struct rdma_cm_note *note);
+
+void transport_rdma_reject(struct rdma_cm_id *id, uint16_t status)
+{
+	struct nvme_rdma_cm_reject reject = {
+		.recfmt = le16(NVME_RDMA_CM_RECFMT), .sts = le16(status)};
+
+	/* A host that is gone already needs no answer. */
+	(void)rdma_reject(id, &reject, sizeof(reject));
+	rdma_destroy_id(id);
+}
+
+/* --- the endpoint's events ----------------------------------------------------------------- */
+
+static void transport_rdma_ep_failed(struct rdma_ep *ep, int result, const char *why)
+{
+	struct transport_conn *tc = container_of(ep, struct transport_conn, ep);
+
+	(void)result;
+	conn_close(tc->conn, why);
+}
+
+static void transport_rdma_drained(struct rdma_ep *ep)
+{
+	struct transport_conn *tc = container_of(ep, struct transport_conn, ep);
+
+	conn_quiesced(tc->conn);
+}
+
+static const struct rdma_ep_ops transport_rdma_ep_ops = {
+	.received = transport_rdma_received,
+	.failed = transport_rdma_ep_failed,
+	.drained = transport_rdma_drained,
+};
+
+/* --- the beginning ------------------------------------------------------------------------- */
+
+/* Responses wait for their SEND in one buffer of the pool, which every device has registered. */
+static int transport_rdma_cqes_get(struct transport_conn *tc)
+{
+	uint32_t bytes = 2 * tc->depth * (uint32_t)sizeof(struct nvme_cqe);
+
+	static_assert(2 * TRANSPORT_RDMA_MAX_DEPTH * sizeof(struct nvme_cqe) <= BUFPOOL_MAX_BYTES);
+	tc->cqes = bufpool_get(tc->conn->reactor->pool, bytes);
+	return tc->cqes ? 0 : -ENOSPC;
+}
+
+/* Of what is out at once most has one or two work requests; what does not fit waits its turn. */
+static int transport_rdma_ep_make(struct transport_conn *tc, struct rdma_dev *dev)
+{
+	const struct rdma_ep_params params = {
+		.nr_sends = tc->depth + tc->max_reads + RDMA_EP_MIN_SENDS,
+		.nr_reads = tc->max_reads,
+		.nr_sges = 1,
+		.inline_bytes = sizeof(struct nvme_cqe),
+	};
+
+	return rdma_ep_create(&tc->ep, &transport_rdma_ep_ops, dev, tc->id, &params);
+}
+
+static int transport_rdma_accept(
+	struct transport_conn *tc, const struct transport_handover *handover)
+{
+	const struct nvme_rdma_cm_accept accept = {
+		.recfmt = le16(NVME_RDMA_CM_RECFMT), .crqsize = le16((uint16_t)tc->depth)};
+	struct rdma_conn_param param = {
+		.private_data = &accept,
+		.private_data_len = sizeof(accept),
+		.responder_resources = (uint8_t)min_of(
+			(int)handover->responder_resources, tc->ep.dev->attr.max_qp_rd_atom),
+		.initiator_depth = (uint8_t)tc->max_reads,
+		.flow_control = 1,
+		.retry_count = 7,
+		.rnr_retry_count = 7, /* for ever: a receive comes, or the connection ends */
+	};
+
+	return rdma_accept(tc->id, &param) ? -errno : 0;
+}
+
+/* How many READs we may have out: what the host serves and what the device can. */
+static uint32_t transport_rdma_max_reads(
+	const struct rdma_dev *dev, const struct transport_handover *handover)
+{
+	uint32_t device = (uint32_t)max_of(dev->attr.max_qp_init_rd_atom, 0);
+
+	return min_of(device, (uint32_t)handover->initiator_depth);
+}
+
+/* With the device known: all that the queue needs, or nothing. *RET_STATUS is the reject's. */
+static int transport_rdma_make(struct transport_conn *tc, struct rdma_dev *dev,
+	struct transport_state *state, const struct transport_handover *handover,
+	uint16_t *ret_status)
+{
+	int result;
+
+	*ret_status = NVME_RDMA_CM_NO_RESOURCES;
+	tc->max_reads = transport_rdma_max_reads(dev, handover);
+	if (tc->max_reads == 0) {
+		*ret_status = NVME_RDMA_CM_INVALID_IRD;
+		return -EINVAL;
+	}
+	result = rdma_srq_admit(dev->srq, tc->depth);
+	if (result)
+		return result;
+	result = transport_rdma_cqes_get(tc);
+	if (result)
+		goto release;
+	result = rdma_cm_adopt(state->cm, tc->id, &tc->owner);
+	if (result)
+		goto put_cqes;
+	result = transport_rdma_ep_make(tc, dev);
+	if (result)
+		goto put_cqes;
+	result = conn_set_depth(tc->conn, tc->depth);
+	if (!result)
+		result = transport_rdma_accept(tc, handover);
+	if (result)
+		goto abort_ep;
+	return 0;
+
+abort_ep:
+	rdma_ep_abort(&tc->ep);
+put_cqes:
+	bufpool_put(tc->conn->reactor->pool, tc->cqes);
+release:
+	rdma_srq_release(dev->srq, tc->depth);
+	return result;
+}
+
+static struct transport_conn *transport_rdma_conn_alloc(
+	struct conn *conn, const struct transport_handover *handover)
+{
+	static const struct nvme_rdma_cm_limits any = {UINT16_MAX, UINT16_MAX, UINT16_MAX};
+	struct transport_conn *tc = calloc(1, sizeof(*tc));
+	struct nvme_rdma_cm_params params;
+
+	if (!tc)
+		return NULL;
+	/* The port has checked it; here it is only read again. */
+	if (nvme_rdma_cm_req_check(handover->private_data, handover->private_len, &any, &params)) {
+		free(tc);
+		return NULL;
+	}
+	tc->conn = conn;
+	tc->id = handover->cm_id;
+	tc->owner.event = transport_rdma_event;
+	tc->depth = (uint32_t)params.sqsize + 1;
+	list_init(&tc->early);
+	list_init(&tc->slots);
+	conn->expected_qid = params.qid;
+	conn->expected_depth = tc->depth;
+	memcpy(&conn->local, rdma_get_local_addr(tc->id), sizeof(conn->local));
+	memcpy(&conn->peer, rdma_get_peer_addr(tc->id), sizeof(conn->peer));
+	return tc;
+}
+
+/* What is there before the id belongs to anybody. */
+static int transport_rdma_prepare(struct conn *conn, const struct transport_handover *handover,
+	struct transport_state **ret_state, struct rdma_dev **ret_dev)
+{
+	struct rdma_cm_id *id = handover->cm_id;
+	int result = transport_rdma_state(conn->reactor, ret_state);
+
+	if (result)
+		return result;
+	result = rdma_dev_get(&(*ret_state)->devs, id->verbs, ret_dev);
+	if (result)
+		return result;
+	conn->transport = transport_rdma_conn_alloc(conn, handover);
+	return conn->transport ? 0 : -ENOMEM;
+}
+
+int transport_rdma_start(struct conn *conn, struct transport_handover *handover)
+{
+	uint16_t status = NVME_RDMA_CM_NO_RESOURCES;
+	struct transport_state *state;
+	struct rdma_dev *dev;
+	int result = transport_rdma_prepare(conn, handover, &state, &dev);
+
+	if (!result)
+		result = transport_rdma_make(conn->transport, dev, state, handover, &status);
+	if (result) {
+		log_warning("rdma: connection %llu is refused (%s): %s",
+			(unsigned long long)conn->number, nvme_rdma_cm_status_str(status),
+			strerror(-result));
+		free(conn->transport);
+		conn->transport = NULL;
+		transport_rdma_reject(handover->cm_id, status);
+	}
+	free(handover);
+	return result;
+}
+
+static void transport_rdma_established(struct transport_conn *tc)
+{
+	if (tc->state != TRANSPORT_RDMA_ACCEPTED)
+		return;
+	tc->state = TRANSPORT_RDMA_ESTABLISHED;
+	rdma_ep_established(&tc->ep, tc->max_reads);
+	transport_rdma_take_early(tc);
+}
+
+/* --- the connection manager's events ------------------------------------------------------- */
+
+static void transport_rdma_event(struct rdma_cm_owner *owner, const struct rdma_cm_note *note)
+{
+	struct transport_conn *tc = container_of(owner, struct transport_conn, owner);
+
+	switch (note->type) {
+	case RDMA_CM_EVENT_ESTABLISHED:
+		transport_rdma_established(tc);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		conn_close(tc->conn, "the host has disconnected");
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		conn_close(tc->conn, "the RDMA device is being removed");
+		break;
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+		conn_close(tc->conn, "the host did not finish connecting");
+		break;
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+	case RDMA_CM_EVENT_MULTICAST_JOIN:
+	case RDMA_CM_EVENT_MULTICAST_ERROR:
+		log_debug("rdma: connection %llu: %s", (unsigned long long)tc->conn->number,
+			rdma_event_str(note->type));
+		break;
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		conn_close(tc->conn, "an event of the connection manager that has no place here");
+		break;
+	}
+}
+
+/* --- the end ------------------------------------------------------------------------------- */
+
+void transport_rdma_close(struct conn *conn)
+{
+	struct transport_conn *tc = conn->transport;
+
+	tc->state = TRANSPORT_RDMA_CLOSING;
+	transport_rdma_drop_early(tc);
+	/* Says good-bye, where there is somebody to hear it; the drain does not depend on it. */
+	(void)rdma_disconnect(tc->id);
+	rdma_ep_drain(&tc->ep);
+}
+
+void transport_rdma_free(struct conn *conn)
+{
+	struct transport_conn *tc = conn->transport;
+	struct list *node;
+
+	/* Of requests that a backend held to the end. */
+	while ((node = list_pop_front(&tc->slots)))
+		rdma_slot_put(container_of(node, struct rdma_slot, node));
+	if (!tc->ep.stuck)
+		bufpool_put(conn->reactor->pool, tc->cqes);
+	rdma_srq_release(tc->ep.dev->srq, tc->depth);
+	rdma_destroy_id(tc->id);
+	free(tc);
+	conn->transport = NULL;
+}
