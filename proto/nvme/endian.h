@@ -35,10 +35,24 @@ typedef struct {
 	uint8_t b[8];
 } be64_t;
 
-/* The compilers turn these into one plain load or store on a little-endian machine. */
+/*
+ * By memcpy, not byte by byte: the compilers make one load or store of it, where a store in bytes
+ * that is soon loaded as a whole would stall.
+ */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define ENDIAN_LITTLE(bits, v) (v)
+#define ENDIAN_BIG(bits, v)    __builtin_bswap##bits(v)
+#else
+#define ENDIAN_LITTLE(bits, v) __builtin_bswap##bits(v)
+#define ENDIAN_BIG(bits, v)    (v)
+#endif
+
 static inline uint16_t le16_get(le16_t x)
 {
-	return (uint16_t)(x.b[0] | x.b[1] << 8);
+	uint16_t v;
+
+	memcpy(&v, x.b, sizeof(v));
+	return ENDIAN_LITTLE(16, v);
 }
 
 static inline uint32_t le24_get(le24_t x)
@@ -48,7 +62,10 @@ static inline uint32_t le24_get(le24_t x)
 
 static inline uint32_t le32_get(le32_t x)
 {
-	return x.b[0] | (uint32_t)x.b[1] << 8 | (uint32_t)x.b[2] << 16 | (uint32_t)x.b[3] << 24;
+	uint32_t v;
+
+	memcpy(&v, x.b, sizeof(v));
+	return ENDIAN_LITTLE(32, v);
 }
 
 static inline uint64_t le64_get(le64_t x)
@@ -56,7 +73,7 @@ static inline uint64_t le64_get(le64_t x)
 	uint64_t v;
 
 	memcpy(&v, x.b, sizeof(v));
-	return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? v : __builtin_bswap64(v);
+	return ENDIAN_LITTLE(64, v);
 }
 
 static inline uint64_t be64_get(be64_t x)
@@ -64,12 +81,16 @@ static inline uint64_t be64_get(be64_t x)
 	uint64_t v;
 
 	memcpy(&v, x.b, sizeof(v));
-	return __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? v : __builtin_bswap64(v);
+	return ENDIAN_BIG(64, v);
 }
 
 static inline le16_t le16(uint16_t v)
 {
-	return (le16_t){{(uint8_t)v, (uint8_t)(v >> 8)}};
+	le16_t x;
+
+	v = ENDIAN_LITTLE(16, v);
+	memcpy(x.b, &v, sizeof(v));
+	return x;
 }
 
 /* The value must fit in 24 bits: the upper byte is dropped. */
@@ -80,14 +101,18 @@ static inline le24_t le24(uint32_t v)
 
 static inline le32_t le32(uint32_t v)
 {
-	return (le32_t){{(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)}};
+	le32_t x;
+
+	v = ENDIAN_LITTLE(32, v);
+	memcpy(x.b, &v, sizeof(v));
+	return x;
 }
 
 static inline le64_t le64(uint64_t v)
 {
 	le64_t x;
 
-	v = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? v : __builtin_bswap64(v);
+	v = ENDIAN_LITTLE(64, v);
 	memcpy(x.b, &v, sizeof(v));
 	return x;
 }
@@ -96,7 +121,7 @@ static inline be64_t be64(uint64_t v)
 {
 	be64_t x;
 
-	v = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? v : __builtin_bswap64(v);
+	v = ENDIAN_BIG(64, v);
 	memcpy(x.b, &v, sizeof(v));
 	return x;
 }

@@ -128,13 +128,19 @@ static inline struct nvme_sgl_desc nvme_sgl_last_segment(uint64_t offset, unsign
 		.addr = le64(offset), .len = le32(len), .id = NVME_SGL_ID_LAST_SEGMENT};
 }
 
-/* len is at most NVME_SGL_KEYED_LEN_MAX. */
+/*
+ * len is at most NVME_SGL_KEYED_LEN_MAX. Length, key and type are stored at once: three odd stores
+ * before the load that sends the descriptor on would stall on the I/O path.
+ */
 static inline struct nvme_sgl_desc nvme_sgl_keyed(
 	uint64_t addr, uint32_t len, uint32_t key, bool invalidate)
 {
-	return (struct nvme_sgl_desc){.addr = le64(addr),
-		.keyed = {.len = le24(len), .key = le32(key)},
-		.id = invalidate ? NVME_SGL_ID_KEYED_INVALIDATE : NVME_SGL_ID_KEYED};
+	uint64_t id = invalidate ? NVME_SGL_ID_KEYED_INVALIDATE : NVME_SGL_ID_KEYED;
+	le64_t tail = le64(len | (uint64_t)key << 24 | id << 56);
+	struct nvme_sgl_desc desc = {.addr = le64(addr)};
+
+	memcpy((uint8_t *)&desc + offsetof(struct nvme_sgl_desc, keyed), &tail, sizeof(tail));
+	return desc;
 }
 
 #endif
