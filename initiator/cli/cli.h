@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * haul, the program: what its commands share.
+ */
+#ifndef HAUL_INITIATOR_CLI_H
+#define HAUL_INITIATOR_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <json-c/json.h>
+
+#include "initiator/haul.h"
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+struct cli {
+	struct haul_loop *loop;
+	struct haul_ctrl *ctrl;
+	const char *uri;
+	bool json;
+};
+
+struct cli_command {
+	const char *name;
+	const char *help; /* one line */
+	/* 0 or CLI_FAILED; has said why. CLI has a loop and is cleaned up by the caller. */
+	int (*run)(struct cli *cli);
+};
+extern const struct cli_command cli_discover;
+extern const struct cli_command cli_id;
+
+/* One line on stderr. */
+void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Connects CLI->ctrl to URI; 0, CLI_FAILED or CLI_USAGE. */
+int cli_connect(struct cli *cli, const char *uri);
+/* Waits for the one operation under way: its result, or -EINTR after a signal. */
+int cli_wait(struct cli *cli);
+/* Prints and frees. */
+void cli_print_json(struct json_object *json);
+/* True: a text; false: all bytes are 0. */
+bool cli_hex(const uint8_t *bytes, unsigned nr, bool is_uuid, char ret_text[40]);
+
+#endif

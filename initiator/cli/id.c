@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * haul id: a controller and its namespaces.
+ */
+#include "initiator/cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void id_bytes(uint64_t bytes, char ret_text[32])
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	unsigned unit = 0;
+	double x = (double)bytes;
+
+	while (x >= 1024 && unit < 6) {
+		x /= 1024;
+		unit++;
+	}
+	snprintf(ret_text, 32, x < 10 && unit ? "%.1f %s" : "%.0f %s", x, units[unit]);
+}
+
+static void id_version(uint32_t version, char ret_text[24])
+{
+	if (version & 0xff)
+		snprintf(ret_text, 24, "%u.%u.%u", version >> 16, version >> 8 & 0xff,
+			version & 0xff);
+	else
+		snprintf(ret_text, 24, "%u.%u", version >> 16, version >> 8 & 0xff);
+}
+
+static void id_print_ctrl(const struct haul_ctrl_info *info)
+{
+	char version[24], transfer[32], capsule[32];
+
+	id_version(info->version, version);
+	id_bytes(info->max_transfer_bytes, transfer);
+	id_bytes(info->in_capsule_bytes, capsule);
+	printf("subsystem    %s\n", info->subsystem_nqn);
+	printf("controller   %u at %s %s\n", info->cntlid, info->transport, info->address);
+	printf("host         %s\n", info->host_nqn);
+	printf("device       %s, firmware %s, serial %s, NVMe %s\n", info->model, info->firmware,
+		info->serial, version);
+	printf("limits       %u queues of depth %u, %s a command, %s of it in the capsule\n",
+		info->max_queues, info->max_queue_depth, transfer, capsule);
+	if (info->keep_alive_ms)
+		printf("keep-alive   %u ms\n", info->keep_alive_ms);
+}
+
+static struct json_object *id_json_ctrl(const struct haul_ctrl_info *info)
+{
+	struct json_object *json = json_object_new_object();
+	char version[24];
+
+	id_version(info->version, version);
+	json_object_object_add(json, "nqn", json_object_new_string(info->subsystem_nqn));
+	json_object_object_add(json, "cntlid", json_object_new_int(info->cntlid));
+	json_object_object_add(json, "transport", json_object_new_string(info->transport));
+	json_object_object_add(json, "address", json_object_new_string(info->address));
+	json_object_object_add(json, "host_nqn", json_object_new_string(info->host_nqn));
+	json_object_object_add(json, "model", json_object_new_string(info->model));
+	json_object_object_add(json, "firmware", json_object_new_string(info->firmware));
+	json_object_object_add(json, "serial", json_object_new_string(info->serial));
+	json_object_object_add(json, "version", json_object_new_string(version));
+	json_object_object_add(json, "max_queues", json_object_new_int64(info->max_queues));
+	json_object_object_add(
+		json, "max_queue_depth", json_object_new_int64(info->max_queue_depth));
+	json_object_object_add(
+		json, "max_transfer_bytes", json_object_new_int64(info->max_transfer_bytes));
+	json_object_object_add(
+		json, "in_capsule_bytes", json_object_new_int64(info->in_capsule_bytes));
+	json_object_object_add(json, "max_segments", json_object_new_int64(info->max_segments));
+	json_object_object_add(json, "keep_alive_ms", json_object_new_int64(info->keep_alive_ms));
+	return json;
+}
+
+static void id_print_ns(const struct haul_ns_info *ns)
+{
+	char size[32], text[40];
+
+	id_bytes(ns->nr_blocks * ns->block_bytes, size);
+	printf("namespace %-3u %s, %llu blocks of %u bytes\n", ns->nsid, size,
+		(unsigned long long)ns->nr_blocks, ns->block_bytes);
+	if (cli_hex(ns->uuid, sizeof(ns->uuid), true, text))
+		printf("             uuid %s\n", text);
+	if (cli_hex(ns->nguid, sizeof(ns->nguid), false, text))
+		printf("             nguid %s\n", text);
+	if (cli_hex(ns->eui64, sizeof(ns->eui64), false, text))
+		printf("             eui64 %s\n", text);
+	printf("             %s%s%s%s\n", ns->read_only ? "read-only" : "writable",
+		ns->can_discard ? ", discard" : "", ns->can_write_zeroes ? ", write zeroes" : "",
+		ns->volatile_cache ? ", volatile cache" : "");
+}
+
+static struct json_object *id_json_ns(const struct haul_ns_info *ns)
+{
+	struct json_object *json = json_object_new_object();
+	char text[40];
+
+	json_object_object_add(json, "nsid", json_object_new_int64(ns->nsid));
+	json_object_object_add(json, "block_bytes", json_object_new_int64(ns->block_bytes));
+	json_object_object_add(json, "nr_blocks", json_object_new_uint64(ns->nr_blocks));
+	json_object_object_add(
+		json, "size_bytes", json_object_new_uint64(ns->nr_blocks * ns->block_bytes));
+	json_object_object_add(
+		json, "capacity_blocks", json_object_new_uint64(ns->capacity_blocks));
+	json_object_object_add(json, "used_blocks", json_object_new_uint64(ns->used_blocks));
+	if (cli_hex(ns->uuid, sizeof(ns->uuid), true, text))
+		json_object_object_add(json, "uuid", json_object_new_string(text));
+	if (cli_hex(ns->nguid, sizeof(ns->nguid), false, text))
+		json_object_object_add(json, "nguid", json_object_new_string(text));
+	if (cli_hex(ns->eui64, sizeof(ns->eui64), false, text))
+		json_object_object_add(json, "eui64", json_object_new_string(text));
+	json_object_object_add(json, "read_only", json_object_new_boolean(ns->read_only));
+	json_object_object_add(json, "discard", json_object_new_boolean(ns->can_discard));
+	json_object_object_add(json, "write_zeroes", json_object_new_boolean(ns->can_write_zeroes));
+	json_object_object_add(json, "volatile_cache", json_object_new_boolean(ns->volatile_cache));
+	return json;
+}
+
+/* One namespace that cannot be read does not hide the others. */
+static int id_namespace(struct cli *cli, uint32_t nsid, struct json_object *list)
+{
+	struct haul_ns_info info;
+	int error = haul_ns_info(cli->ctrl, nsid, &info, 0);
+
+	if (!error)
+		error = cli_wait(cli);
+	if (error == -EINTR)
+		return CLI_FAILED;
+	if (error) {
+		cli_error("%s", haul_ctrl_error(cli->ctrl));
+		return CLI_FAILED;
+	}
+	if (list)
+		json_object_array_add(list, id_json_ns(&info));
+	else
+		id_print_ns(&info);
+	return CLI_OK;
+}
+
+static int id_namespaces(struct cli *cli, struct json_object *list)
+{
+	int nr = haul_ns_list(cli->ctrl, NULL, 0);
+	uint32_t *nsids = calloc((size_t)nr + 1, sizeof(*nsids));
+	int code = CLI_OK;
+
+	if (!nsids)
+		return CLI_FAILED;
+	haul_ns_list(cli->ctrl, nsids, (unsigned)nr);
+	for (int i = 0; i < nr && haul_ctrl_is_live(cli->ctrl); i++)
+		if (id_namespace(cli, nsids[i], list) != CLI_OK)
+			code = CLI_FAILED;
+	free(nsids);
+	return code;
+}
+
+static int id_run(struct cli *cli)
+{
+	struct haul_ctrl_info info;
+	struct json_object *json, *list;
+	int code = cli_connect(cli, cli->uri);
+
+	if (code != CLI_OK)
+		return code;
+	haul_ctrl_info(cli->ctrl, &info);
+	if (!cli->json) {
+		id_print_ctrl(&info);
+		return id_namespaces(cli, NULL);
+	}
+	json = id_json_ctrl(&info);
+	list = json_object_new_array();
+	code = id_namespaces(cli, list);
+	json_object_object_add(json, "namespaces", list);
+	cli_print_json(json);
+	return code;
+}
+
+const struct cli_command cli_id = {
+	.name = "id",
+	.help = "shows the controller at URI and its namespaces",
+	.run = id_run,
+};
