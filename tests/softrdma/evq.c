@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Event queue: one unit of the eventfd stands for one entry of the list.
+ * An entry is put before its unit, so who has read a unit finds an entry, unless it was purged.
+ */
+#include "tests/softrdma/evq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+int sr_evq_init(struct sr_evq *q)
+{
+	q->fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+	if (q->fd < 0)
+		return errno;
+	pthread_mutex_init(&q->lock, NULL);
+	TAILQ_INIT(&q->list);
+	return 0;
+}
+
+void sr_evq_destroy(struct sr_evq *q)
+{
+	struct sr_evq_entry *e;
+
+	while ((e = TAILQ_FIRST(&q->list))) {
+		TAILQ_REMOVE(&q->list, e, link);
+		free(e);
+	}
+	close(q->fd);
+	q->fd = -1;
+	pthread_mutex_destroy(&q->lock);
+}
+
+static void evq_put(struct sr_evq *q, struct sr_evq_entry *e)
+{
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&q->lock);
+	TAILQ_INSERT_TAIL(&q->list, e, link);
+	pthread_mutex_unlock(&q->lock);
+	while (write(q->fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+void sr_evq_add(struct sr_evq *q, uint32_t type, void *object)
+{
+	struct sr_evq_entry *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		abort();
+	e->type = type;
+	e->object = object;
+	evq_put(q, e);
+}
+
+int sr_evq_take(
+	struct sr_evq *q, uint32_t *type, void **object, void (*taken)(uint32_t type, void *object))
+{
+	for (;;) {
+		struct sr_evq_entry *e;
+		uint64_t unit;
+
+		if (read(q->fd, &unit, sizeof(unit)) < 0)
+			return errno;
+		pthread_mutex_lock(&q->lock);
+		e = TAILQ_FIRST(&q->list);
+		if (e) {
+			TAILQ_REMOVE(&q->list, e, link);
+			*type = e->type;
+			*object = e->object;
+			if (taken)
+				taken(e->type, e->object);
+		}
+		pthread_mutex_unlock(&q->lock);
+		free(e);
+		if (e)
+			return 0;
+	}
+}
+
+/* Takes back the units of purged entries; a reader that was faster only looks again. */
+static void evq_unget(struct sr_evq *q, unsigned int n)
+{
+	uint64_t unit;
+	struct iovec iov = {&unit, sizeof(unit)};
+
+	while (n-- > 0 && preadv2(q->fd, &iov, 1, -1, RWF_NOWAIT) > 0)
+		;
+}
+
+static unsigned int evq_pick(struct sr_evq *from, struct sr_evq *to, const void *object)
+{
+	struct sr_evq_entry *e, *next;
+	unsigned int n = 0;
+
+	pthread_mutex_lock(&from->lock);
+	for (e = TAILQ_FIRST(&from->list); e; e = next) {
+		next = TAILQ_NEXT(e, link);
+		if (e->object != object)
+			continue;
+		TAILQ_REMOVE(&from->list, e, link);
+		n++;
+		if (to)
+			evq_put(to, e);
+		else
+			free(e);
+	}
+	evq_unget(from, n);
+	pthread_mutex_unlock(&from->lock);
+	return n;
+}
+
+unsigned int sr_evq_purge(struct sr_evq *q, const void *object)
+{
+	return evq_pick(q, NULL, object);
+}
+
+void sr_evq_move(struct sr_evq *from, struct sr_evq *to, const void *object)
+{
+	if (from != to)
+		evq_pick(from, to, object);
+}
