@@ -86,10 +86,10 @@ static inline uint64_t be64_get(be64_t x)
 
 static inline le16_t le16(uint16_t v)
 {
+	uint16_t wire = ENDIAN_LITTLE(16, v);
 	le16_t x;
 
-	v = ENDIAN_LITTLE(16, v);
-	memcpy(x.b, &v, sizeof(v));
+	memcpy(x.b, &wire, sizeof(wire));
 	return x;
 }
 
@@ -101,28 +101,28 @@ static inline le24_t le24(uint32_t v)
 
 static inline le32_t le32(uint32_t v)
 {
+	uint32_t wire = ENDIAN_LITTLE(32, v);
 	le32_t x;
 
-	v = ENDIAN_LITTLE(32, v);
-	memcpy(x.b, &v, sizeof(v));
+	memcpy(x.b, &wire, sizeof(wire));
 	return x;
 }
 
 static inline le64_t le64(uint64_t v)
 {
+	uint64_t wire = ENDIAN_LITTLE(64, v);
 	le64_t x;
 
-	v = ENDIAN_LITTLE(64, v);
-	memcpy(x.b, &v, sizeof(v));
+	memcpy(x.b, &wire, sizeof(wire));
 	return x;
 }
 
 static inline be64_t be64(uint64_t v)
 {
+	uint64_t wire = ENDIAN_BIG(64, v);
 	be64_t x;
 
-	v = ENDIAN_BIG(64, v);
-	memcpy(x.b, &v, sizeof(v));
+	memcpy(x.b, &wire, sizeof(wire));
 	return x;
 }
 
