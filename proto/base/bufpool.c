@@ -265,23 +265,31 @@ static struct buf *bufpool_region_take(struct bufpool_region *region)
 	return buf;
 }
 
+/* A region with a free buffer of at least SIZE_CLASS; larger than need be only at the cap. */
+static struct bufpool_region *bufpool_region_for(struct bufpool *pool, uint32_t size_class)
+{
+	struct bufpool_region *region = NULL;
+
+	if (list_empty(&pool->partial[size_class]))
+		region = bufpool_grow(pool, size_class);
+	for (; !region && size_class < BUFPOOL_NR_CLASSES; size_class++)
+		if (!list_empty(&pool->partial[size_class]))
+			region = container_of(
+				pool->partial[size_class].next, struct bufpool_region, node);
+	return region;
+}
+
 static struct buf *bufpool_take(struct bufpool *pool, uint32_t size)
 {
-	uint32_t size_class = bufpool_class_of(size);
-	struct bufpool_region *region;
+	struct bufpool_region *region = bufpool_region_for(pool, bufpool_class_of(size));
 	struct buf *buf;
 
-	if (list_empty(&pool->partial[size_class])) {
-		region = bufpool_grow(pool, size_class);
-		if (!region)
-			return NULL;
-	} else {
-		region = container_of(pool->partial[size_class].next, struct bufpool_region, node);
-	}
+	if (!region)
+		return NULL;
 	buf = bufpool_region_take(region);
 	if (!region->nr_free) {
 		list_remove(&region->node);
-		list_push_back(&pool->full[size_class], &region->node);
+		list_push_back(&pool->full[region->size_class], &region->node);
 	}
 	bufpool_unpoison(buf->bytes, buf->size);
 	pool->stats.bytes_used += buf->size;
