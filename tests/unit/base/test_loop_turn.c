@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -256,8 +257,8 @@ struct queue_poller {
 	struct loop_poll poll;
 	struct loop *loop;
 	int fd;
-	unsigned nr_queued; /* as a completion queue: found by polling */
-	bool armed;	    /* the next entry makes FD readable */
+	atomic_uint nr_queued; /* as a completion queue: found by polling; the feeder adds */
+	bool armed;	       /* the next entry makes FD readable */
 	unsigned nr_taken;
 	unsigned nr_armed;
 	bool deletes_itself;
@@ -266,7 +267,8 @@ struct queue_poller {
 static uint32_t queue_poller_poll(struct loop_poller *poller, uint32_t budget)
 {
 	struct queue_poller *queue = container_of(poller, struct queue_poller, poller);
-	uint32_t nr = min_of(queue->nr_queued, budget);
+	uint32_t nr_queued = queue->nr_queued;
+	uint32_t nr = min_of(nr_queued, budget);
 
 	queue->nr_queued -= nr;
 	queue->nr_taken += nr;
