@@ -117,6 +117,8 @@ static void loop_log_fallback(int err)
 		reason = "kernel.io_uring_disabled or a seccomp filter forbids it";
 	else if (err == -ENOSYS)
 		reason = "this kernel or a seccomp filter does not offer it";
+	else if (err == -ENOMEM)
+		reason = "memory is short; is RLIMIT_MEMLOCK?";
 	if (!atomic_flag_test_and_set(&was_said))
 		log_info("io_uring cannot be used (%s): using epoll and libaio", reason);
 }
