@@ -28,6 +28,9 @@ static void rdma_queue_free_parts(struct haul_transport_queue *tq)
 	if (tq->id)
 		rdma_destroy_id(tq->id);
 	tq->id = NULL;
+	if (tq->dev)
+		rdma_dev_put(tq->dev);
+	tq->dev = NULL;
 }
 
 /* Nothing of the queue is with a device any more. */
@@ -150,7 +153,7 @@ static void rdma_queue_limit_depth(struct haul_queue *queue, const struct rdma_d
 	queue->depth = min_of(queue->depth, max_buf);
 }
 
-static int rdma_queue_make_ep(struct haul_transport_queue *tq, struct rdma_dev *dev)
+static int rdma_queue_make_ep(struct haul_transport_queue *tq)
 {
 	struct rdma_ep_params params = {
 		.nr_sges = RDMA_WR_SGES,
@@ -158,10 +161,10 @@ static int rdma_queue_make_ep(struct haul_transport_queue *tq, struct rdma_dev *
 	};
 	int result;
 
-	rdma_queue_limit_depth(tq->queue, dev);
+	rdma_queue_limit_depth(tq->queue, tq->dev);
 	params.nr_sends = tq->queue->depth + RDMA_EP_MIN_SENDS;
 	params.nr_recvs = tq->queue->depth + 1;
-	result = rdma_ep_create(&tq->ep, &rdma_queue_ep_ops, dev, tq->id, &params);
+	result = rdma_ep_create(&tq->ep, &rdma_queue_ep_ops, tq->dev, tq->id, &params);
 	if (result)
 		return result;
 	tq->has_ep = true;
@@ -201,11 +204,12 @@ static const char *rdma_queue_hint(int error)
 static void rdma_queue_route_resolved(struct haul_transport_queue *tq)
 {
 	struct haul_transport_loop *tl = tq->queue->hl->transport_loop[HAUL_TRANSPORT_RDMA];
-	struct rdma_dev *dev;
-	int result = rdma_dev_get(&tl->devs, tq->id->verbs, &dev);
+	int result = rdma_dev_get(&tl->devs, tq->id->verbs, &tq->dev);
 
-	if (!result)
-		result = rdma_queue_make_ep(tq, dev);
+	if (result)
+		tq->dev = NULL;
+	else
+		result = rdma_queue_make_ep(tq);
 	if (!result)
 		result = rdma_queue_send_request(tq);
 	if (result) {

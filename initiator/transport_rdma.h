@@ -32,6 +32,7 @@ struct haul_transport_queue {
 	enum rdma_queue_state state;
 	struct rdma_cm_owner owner;
 	struct rdma_cm_id *id;
+	struct rdma_dev *dev;
 	bool has_ep; /* it has to be drained */
 	struct rdma_ep ep;
 	/* Registered memory of the pool: DEPTH capsules, then DEPTH + 1 responses. */

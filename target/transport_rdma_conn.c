@@ -100,7 +100,7 @@ static uint32_t transport_rdma_max_reads(
 	return min_of(device, (uint32_t)handover->initiator_depth);
 }
 
-/* With the device known: all that the queue needs, or nothing. *RET_STATUS is the reject's. */
+/* All that the queue needs of DEV, and DEV, or nothing. *RET_STATUS is the reject's. */
 static int transport_rdma_make(struct transport_conn *tc, struct rdma_dev *dev,
 	struct transport_state *state, const struct transport_handover *handover,
 	uint16_t *ret_status)
@@ -111,11 +111,12 @@ static int transport_rdma_make(struct transport_conn *tc, struct rdma_dev *dev,
 	tc->max_reads = transport_rdma_max_reads(dev, handover);
 	if (tc->max_reads == 0) {
 		*ret_status = NVME_RDMA_CM_INVALID_IRD;
-		return -EINVAL;
+		result = -EINVAL;
+		goto put_dev;
 	}
 	result = rdma_srq_admit(dev->srq, tc->depth);
 	if (result)
-		return result;
+		goto put_dev;
 	result = transport_rdma_cqes_get(tc);
 	if (result)
 		goto release;
@@ -138,6 +139,8 @@ put_cqes:
 	bufpool_put(tc->conn->reactor->pool, tc->cqes);
 release:
 	rdma_srq_release(dev->srq, tc->depth);
+put_dev:
+	rdma_dev_put(dev);
 	return result;
 }
 
@@ -181,7 +184,10 @@ static int transport_rdma_prepare(struct conn *conn, const struct transport_hand
 	if (result)
 		return result;
 	conn->transport = transport_rdma_conn_alloc(conn, handover);
-	return conn->transport ? 0 : -ENOMEM;
+	if (conn->transport)
+		return 0;
+	rdma_dev_put(*ret_dev);
+	return -ENOMEM;
 }
 
 int transport_rdma_start(struct conn *conn, struct transport_handover *handover)
@@ -277,6 +283,7 @@ void transport_rdma_free(struct conn *conn)
 	if (!tc->ep.stuck)
 		bufpool_put(conn->reactor->pool, tc->cqes);
 	rdma_srq_release(tc->ep.dev->srq, tc->depth);
+	rdma_dev_put(tc->ep.dev);
 	rdma_destroy_id(tc->id);
 	free(tc);
 	conn->transport = NULL;

@@ -39,7 +39,10 @@ void transport_rdma_received(struct rdma_ep *ep, struct rdma_slot *slot)
 
 	switch (tc->state) {
 	case TRANSPORT_RDMA_ACCEPTED:
-		/* The host is up before we are told: its commands wait. */
+		/* The host is up before we are told: its commands wait. InfiniBand's connection
+		 * manager is glad to hear of it: the last message of the handshake may be lost. */
+		if (tc->nr_early == 0)
+			(void)rdma_notify(tc->id, IBV_EVENT_COMM_EST);
 		if (tc->nr_early == tc->depth) {
 			rdma_slot_put(slot);
 			conn_close(tc->conn, "more commands than the queue holds");

@@ -419,7 +419,7 @@ static int rdma_dev_watch(struct rdma_dev *dev)
 
 static void rdma_dev_destroy(struct rdma_dev *dev)
 {
-	assert(dev->nr_eps == 0);
+	assert(dev->nr_users == 0);
 	list_remove(&dev->node);
 	loop_flush_cancel(&dev->cleanup);
 	loop_poller_del(dev->devs->loop, &dev->poller);
@@ -432,12 +432,12 @@ static void rdma_dev_destroy(struct rdma_dev *dev)
 	rdma_dev_unwatch(dev);
 }
 
-/* End of a turn: a failed device goes with its last endpoint. */
+/* End of a turn: a failed device goes with its last user. */
 static void rdma_dev_cleanup(struct loop_flush *flush)
 {
 	struct rdma_dev *dev = container_of(flush, struct rdma_dev, cleanup);
 
-	if (dev->failed && dev->nr_eps == 0)
+	if (dev->failed && dev->nr_users == 0)
 		rdma_dev_destroy(dev);
 }
 
@@ -513,6 +513,7 @@ int rdma_dev_get(struct rdma_devs *devs, struct ibv_context *verbs, struct rdma_
 
 	list_for_each_entry (dev, &devs->list, node) {
 		if (dev->verbs == verbs && !dev->failed) {
+			dev->nr_users++;
 			*ret = dev;
 			return 0;
 		}
@@ -523,9 +524,17 @@ int rdma_dev_get(struct rdma_devs *devs, struct ibv_context *verbs, struct rdma_
 			strerror(-result));
 		return result;
 	}
+	(*ret)->nr_users++;
 	log_info("rdma: using %s%s, completion queue of %u", rdma_dev_name(*ret),
 		(*ret)->iwarp ? " (iWARP)" : "", (*ret)->cq_size);
 	return 0;
+}
+
+void rdma_dev_put(struct rdma_dev *dev)
+{
+	assert(dev->nr_users > 0);
+	if (--dev->nr_users == 0 && dev->failed)
+		loop_flush_later(dev->devs->loop, &dev->cleanup);
 }
 
 void rdma_devs_init(
@@ -534,6 +543,7 @@ void rdma_devs_init(
 	devs->loop = loop;
 	devs->pool = pool;
 	devs->pool_access = pool_access;
+	devs->drain_ns = RDMA_DRAIN_NS;
 	list_init(&devs->list);
 }
 

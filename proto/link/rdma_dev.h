@@ -33,6 +33,7 @@ struct rdma_devs {
 	struct list list;
 	int pool_access;	/* how the pool's memory is registered ... */
 	int iwarp_access;	/* ... and what iWARP needs beside it */
+	uint64_t drain_ns;	/* RDMA_DRAIN_NS */
 	uint64_t *nr_doorbells; /* counts calls that post; may be NULL */
 	uint32_t nr_closing;	/* devices (and channels) that are not quite off the loop yet */
 	/* A device came or goes: for who has more to register with it, or needs its SRQ (ADDED
@@ -44,7 +45,8 @@ struct rdma_devs {
 #define RDMA_CHAIN_WRS	   64 /* work requests of one ibv_post_send() */
 #define RDMA_WR_SGES	   5  /* pieces one SEND gathers: a capsule and four of in-capsule data */
 #define RDMA_DEV_EP_ROWS   256
-#define RDMA_CQ_FIRST_SIZE 1024 /* grows from here with what is admitted */
+#define RDMA_DRAIN_NS	   5000000000ull /* a device that has not flushed by then never will */
+#define RDMA_CQ_FIRST_SIZE 1024		 /* grows from here with what is admitted */
 
 struct rdma_dev {
 	struct rdma_devs *devs;
@@ -52,14 +54,14 @@ struct rdma_dev {
 	struct ibv_device_attr attr;
 	bool iwarp;
 	bool can_invalidate; /* SEND with invalidate works */
-	bool failed;	     /* removed or broken: no new endpoint; freed with its last one */
+	bool failed;	     /* removed or broken: no new user */
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	uint32_t cq_size;
 	uint32_t cq_used; /* completions that may be there at once: the sum of what was admitted */
 	bool armed;	  /* a notification was asked for and has not come */
-	uint32_t nr_eps;
+	uint32_t nr_users;
 	struct rdma_srq *srq; /* of a target; owned here */
 	struct list node;     /* devs' */
 	struct loop_poller poller;
@@ -81,12 +83,14 @@ struct rdma_dev {
 
 void rdma_devs_init(
 	struct rdma_devs *devs, struct loop *loop, struct bufpool *pool, int pool_access);
-/* No endpoint is left. Turns the loop until nothing is left on it: not from within a turn. */
+/* No user is left. Turns the loop until nothing is left on it: not from within a turn. */
 void rdma_devs_destroy(struct rdma_devs *devs);
 
-/* The device of VERBS on this loop, opened on first use. */
+/* The device of VERBS on this loop, opened on first use. It stays for its next user, but one that
+ * failed or was removed goes with its last. */
 int rdma_dev_get(
 	struct rdma_devs *devs, struct ibv_context *verbs, struct rdma_dev **ret) must_check;
+void rdma_dev_put(struct rdma_dev *dev);
 const char *rdma_dev_name(const struct rdma_dev *dev);
 
 /*

@@ -66,28 +66,42 @@ static void rdma_op_part_done(struct wc_done *done, const struct ibv_wc *wc)
 	rdma_ep_note_error(op->ep, wc->status);
 }
 
+/* The work requests up to the oldest signalled one are over. */
+static void rdma_op_complete(struct rdma_op *op)
+{
+	uint32_t end = (uint32_t)__builtin_ctz(op->signalled) + 1;
+	uint32_t nr = end - op->nr_completed;
+
+	op->signalled &= op->signalled - 1;
+	op->nr_completed = end;
+	op->ep->nr_signalled_out--;
+	op->ep->sq_used -= nr;
+	if (op->kind == RDMA_OP_READ)
+		op->ep->nr_reads -= nr;
+}
+
+static bool rdma_op_has_ended(const struct rdma_op *op)
+{
+	if (op->signalled || op->broken)
+		return false;
+	return op->result || op->done_len == op->data_len;
+}
+
 static void rdma_op_last_done(struct wc_done *done, const struct ibv_wc *wc)
 {
 	struct rdma_op *op = container_of(done, struct rdma_op, last);
 	struct rdma_ep *ep = op->ep;
 
-	ep->sq_used -= op->nr_wrs;
-	if (op->kind == RDMA_OP_READ)
-		ep->nr_reads -= op->nr_wrs;
-	op->nr_wrs = 0;
-	list_remove(&op->node);
+	rdma_op_complete(op);
 	if (wc->status != IBV_WC_SUCCESS) {
 		op->result = op->result ? op->result : -EIO;
 		rdma_ep_note_error(ep, wc->status);
 	}
-	rdma_ep_draining(ep);
-	if (op->result == 0 && op->done_len < op->data_len) {
-		list_push_front(&ep->reads, &op->node); /* the next chain of the oldest READ */
+	if (ep->state == RDMA_EP_DRAINING || !list_empty(&ep->reads) || !list_empty(&ep->messages))
 		rdma_ep_flush_later(ep);
+	if (!rdma_op_has_ended(op))
 		return;
-	}
-	if (!list_empty(&ep->reads) || !list_empty(&ep->messages))
-		rdma_ep_flush_later(ep);
+	list_remove(&op->node);
 	op->ended(op, op->result);
 }
 
@@ -139,7 +153,8 @@ static struct ibv_send_wr *rdma_ep_wr(
 	wr->sg_list = ep->dev->send_sge[chain->nr];
 	wr->send_flags = 0;
 	chain->op[chain->nr++] = op;
-	op->nr_wrs++;
+	op->nr_posted++;
+	ep->sq_used++;
 	return wr;
 }
 
@@ -173,14 +188,19 @@ static void rdma_ep_build_message(
 		wr->send_flags |= IBV_SEND_INLINE;
 }
 
-/* The last work request of OP's chain: the one whose completion counts. */
+/* The last work request of OP in this chain: its completion stands for all of them. */
 static void rdma_ep_build_end(struct rdma_ep *ep, struct rdma_ep_chain *chain, struct rdma_op *op)
 {
 	struct ibv_send_wr *wr = &ep->dev->send_wr[chain->nr - 1];
 
 	wr->wr_id = (uintptr_t)&op->last;
 	wr->send_flags |= IBV_SEND_SIGNALED;
-	ep->sq_used += op->nr_wrs;
+	op->signalled |= 1u << (op->nr_posted - 1);
+	ep->nr_signalled_out++;
+}
+
+static void rdma_ep_posted(struct rdma_ep *ep, struct rdma_op *op)
+{
 	list_remove(&op->node);
 	list_push_back(&ep->posted, &op->node);
 }
@@ -201,10 +221,11 @@ static void rdma_ep_build_messages(struct rdma_ep *ep, struct rdma_ep_chain *cha
 			rdma_ep_build_piece(ep, chain, op);
 		rdma_ep_build_message(ep, chain, op);
 		rdma_ep_build_end(ep, chain, op);
+		rdma_ep_posted(ep, op);
 	}
 }
 
-/* As many READs of each operation as are allowed now; the rest when these have ended. */
+/* As many READs as are allowed now. An operation of which some are left stays the first. */
 static void rdma_ep_build_reads(struct rdma_ep *ep, struct rdma_ep_chain *chain)
 {
 	struct rdma_op *op, *after;
@@ -214,10 +235,14 @@ static void rdma_ep_build_reads(struct rdma_ep *ep, struct rdma_ep_chain *chain)
 		room = min_of(rdma_ep_room(ep, chain), ep->max_reads - ep->nr_reads);
 		if (room == 0)
 			return;
-		for (; room && op->done_len < op->data_len; room--)
+		for (; room && op->done_len < op->data_len; room--) {
 			rdma_ep_build_piece(ep, chain, op);
-		ep->nr_reads += op->nr_wrs;
+			ep->nr_reads++;
+		}
 		rdma_ep_build_end(ep, chain, op);
+		if (op->done_len < op->data_len)
+			return;
+		rdma_ep_posted(ep, op);
 	}
 }
 
@@ -228,12 +253,17 @@ static void rdma_ep_build_reads(struct rdma_ep *ep, struct rdma_ep_chain *chain)
 static void rdma_ep_post_failed(
 	struct rdma_ep *ep, const struct rdma_ep_chain *chain, uint32_t first, int error)
 {
+	struct rdma_op *op;
 	uint32_t i;
 
 	for (i = first; i < chain->nr; i++) {
-		chain->op[i]->result = -error;
-		list_remove(&chain->op[i]->node);
-		list_push_back(&ep->broken, &chain->op[i]->node);
+		op = chain->op[i];
+		op->broken = true;
+		op->result = -error;
+		list_remove(&op->node);
+		list_push_back(&ep->broken, &op->node);
+		if (ep->dev->send_wr[i].send_flags & IBV_SEND_SIGNALED)
+			ep->nr_signalled_out--;
 	}
 	log_error(
 		"rdma: %s: cannot post work requests: %s", rdma_dev_name(ep->dev), strerror(error));
@@ -301,7 +331,10 @@ void rdma_ep_post(struct rdma_ep *ep, struct rdma_op *op)
 	op->part.fn = rdma_op_part_done;
 	op->next_piece = 0;
 	op->done_len = 0;
-	op->nr_wrs = 0;
+	op->nr_posted = 0;
+	op->nr_completed = 0;
+	op->signalled = 0;
+	op->broken = false;
 	op->result = 0;
 	list_init(&op->node);
 	list_push_back(op->kind == RDMA_OP_READ ? &ep->reads : &ep->messages, &op->node);
@@ -357,8 +390,6 @@ static void rdma_ep_detach(struct rdma_ep *ep)
 	loop_timer_unreserve(dev->devs->loop);
 	list_remove(&ep->node);
 	rdma_dev_release(dev, ep->sq_size + 1 + ep->nr_recvs);
-	if (--dev->nr_eps == 0 && dev->failed)
-		loop_flush_later(dev->devs->loop, &dev->cleanup);
 }
 
 /* Nothing is with the device any more, or the deadline is over. What completed before the queue
@@ -387,7 +418,7 @@ void rdma_ep_abort(struct rdma_ep *ep)
 
 static bool rdma_ep_is_drained(const struct rdma_ep *ep)
 {
-	return !ep->sentinel_out && ep->nr_recvs_out == 0 && list_empty(&ep->posted);
+	return !ep->sentinel_out && ep->nr_recvs_out == 0 && ep->nr_signalled_out == 0;
 }
 
 static void rdma_ep_flush(struct loop_flush *flush)
@@ -448,7 +479,7 @@ void rdma_ep_drain(struct rdma_ep *ep)
 	if (ep->sq_used)
 		rdma_ep_post_sentinel(ep);
 	loop_timer_set(ep->dev->devs->loop, &ep->drain_deadline,
-		loop_now_ns(ep->dev->devs->loop) + RDMA_EP_DRAIN_NS);
+		loop_now_ns(ep->dev->devs->loop) + ep->dev->devs->drain_ns);
 	rdma_ep_flush_later(ep);
 }
 
@@ -534,7 +565,6 @@ int rdma_ep_create(struct rdma_ep *ep, const struct rdma_ep_ops *ops, struct rdm
 		goto unreserve;
 	rdma_dev_release(dev, nr_sends - 1 - ep->sq_size);
 	list_push_back(&dev->eps[ep->qp_num % RDMA_DEV_EP_ROWS], &ep->node);
-	dev->nr_eps++;
 	return 0;
 
 unreserve:

@@ -5,11 +5,11 @@
  * work requests, as far as the send queue and the negotiated number of outstanding READs allow,
  * and keeps the rest in order.
  *
- * Signalling: only the last work request of an operation's chain is signalled. Send queues complete
- * in order, so its completion ends the operation and gives back the slots of the whole chain. It
- * always comes, as success or flushed, and nothing else ends an operation: an error of an earlier
- * work request is only noted. So each operation ends exactly once, when the device has let go of
- * all its memory.
+ * Signalling: of the work requests of an operation that go into one chain only the last is
+ * signalled. Send queues complete in order, so its completion gives back the slots of all before
+ * it. It always comes, as success or flushed, and nothing else ends an operation: an error of an
+ * earlier work request is only noted. So each operation ends exactly once, when the device has let
+ * go of all its memory.
  *
  * The end: rdma_ep_drain() moves the queue pair to error and waits until every operation and
  * receive came back and a signalled sentinel behind them was flushed. LAST_WQE_REACHED is not
@@ -48,12 +48,15 @@ struct rdma_op {
 
 	/* The endpoint's while it is out. */
 	struct rdma_ep *ep;
-	struct wc_done last; /* wr_id of the last work request of a chain */
+	struct wc_done last; /* wr_id of work requests that are signalled */
 	struct wc_done part; /* wr_id of the others */
 	struct list node;
 	uint32_t next_piece;
-	uint32_t done_len; /* bytes of all chains so far */
-	uint32_t nr_wrs;   /* of the chain that is posted: slots, for READs also READs */
+	uint32_t done_len;     /* bytes of all work requests so far */
+	uint32_t nr_posted;    /* work requests given to the device */
+	uint32_t nr_completed; /* ... and known to be over */
+	uint32_t signalled;    /* a bit for each that will complete, by its number */
+	bool broken;	       /* the device refused some of it: it ends with the drain */
 	int result;
 };
 
@@ -91,9 +94,6 @@ struct rdma_ep_params {
 /* The longest chain (16 WRITEs and a SEND) and the sentinel. */
 #define RDMA_EP_MIN_SENDS (NVME_SGL_MAX_PIECES + 2)
 
-/* A device that has not flushed by then never will. */
-#define RDMA_EP_DRAIN_NS 5000000000ull
-
 enum rdma_ep_state {
 	RDMA_EP_IDLE, /* made; operations wait for rdma_ep_established() */
 	RDMA_EP_LIVE,
@@ -104,7 +104,7 @@ enum rdma_ep_state {
 
 struct rdma_ep {
 	const struct rdma_ep_ops *ops;
-	struct rdma_dev *dev;
+	struct rdma_dev *dev;  /* the user holds it, like ID, until the queue pair is gone */
 	struct rdma_cm_id *id; /* the user's; it must outlive the queue pair */
 	struct ibv_qp *qp;
 	uint32_t qp_num;
@@ -117,11 +117,12 @@ struct rdma_ep {
 	uint32_t max_sges;
 	uint32_t max_inline;
 	uint32_t nr_recvs_out;
+	uint32_t nr_signalled_out;
 
 	struct list messages; /* operations that wait for room in the send queue */
 	struct list reads;    /* READs that wait for room or for a READ to end */
-	struct list posted;   /* operations whose last work request will complete */
-	struct list broken;   /* posted in part: they end with the drain */
+	struct list posted;   /* operations that the device has the whole of */
+	struct list broken;   /* ... of which it refused a part: they end with the drain */
 	struct list recvs;    /* to be posted */
 	struct loop_flush flush;
 	struct loop_timer drain_deadline;
