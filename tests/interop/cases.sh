@@ -57,27 +57,30 @@ stop_hauld() {
 	[ $rc = 0 ] || fail "hauld ended with status $rc after SIGTERM"
 }
 
-kernel_warnings() { dmesg -l warn,err,crit,alert,emerg | grep -E 'nvme|rxe|infiniband' | grep -v 'speed is unknown'; }
+# kernel_log [dmesg option...]: what the kernel said since kernel_log_mark.
+kernel_log_mark() { log_start=$(dmesg | tail -1 | sed 's/^\[ *\([0-9.]*\)\].*/\1/'); }
+kernel_log() { dmesg "$@" | awk -v start="${log_start:-0}" '{time = $0; gsub(/^\[ *|\].*/, "", time)} time + 0 > start + 0'; }
+kernel_warnings() { kernel_log -l warn,err,crit,alert,emerg | grep -E 'nvme|rxe|infiniband' | grep -v 'speed is unknown'; }
 
 # kernel_connect TRTYPE [nvme connect option...]: sets disk to the block device that appeared.
 kernel_connect() {
 	local trtype=$1 i
 	shift
-	dmesg -C
-	nvme connect -t "$trtype" -a $address -s 4420 -n $nqn --nr-io-queues=2 --keep-alive-tmo=15 "$@" || fail "nvme connect failed: $(dmesg | tail -1)"
+	kernel_log_mark
+	nvme connect -t "$trtype" -a $address -s 4420 -n $nqn --nr-io-queues=2 --keep-alive-tmo=15 "$@" || fail "nvme connect failed: $(kernel_log | tail -1)"
 	for ((i = 0; i < 50; i++)); do
 		disk=$(find /dev -name 'nvme*n1' | head -1)
 		[ -z "$disk" ] || return 0
 		sleep 0.2
 	done
-	dmesg
+	kernel_log
 	fail "no block device appeared after nvme connect"
 }
 
 kernel_disconnect() {
 	local warnings
 	nvme disconnect -n $nqn | grep -q 'disconnected 1 ' || fail "nvme disconnect did not find the controller"
-	dmesg
+	kernel_log
 	warnings=$(kernel_warnings) && { echo "$warnings"; fail "the kernel warned: $(tail -1 <<< "$warnings")"; }
 	return 0
 }
@@ -203,6 +206,7 @@ haul_identifies_kernel_target_rdma() { haul_identifies_kernel_target rdma; }
 
 engine_to_kernel_target() {
 	start_kernel_target "$1"
+	kernel_log_mark
 	engine_fio "$1://$address/$nqn/1"
 	warnings=$(kernel_warnings) && fail "the kernel warned: $(tail -1 <<< "$warnings")"
 	return 0
