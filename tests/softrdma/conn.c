@@ -164,7 +164,8 @@ static void conn_ready(struct sr_source *src, uint32_t events)
 		sr_conn_flush(conn);
 	if (conn->qp)
 		sr_qp_transmit(conn->qp);
-	sr_conn_flush(conn);
+	else
+		sr_conn_flush(conn);
 }
 
 int sr_conn_start(struct sr_conn *conn)
@@ -191,7 +192,8 @@ static void conn_resume(struct sr_work *work)
 	sr_source_add(&conn->src, EPOLLIN);
 	if (conn->qp)
 		sr_qp_transmit(conn->qp);
-	sr_conn_flush(conn);
+	else
+		sr_conn_flush(conn);
 }
 
 struct sr_conn *sr_conn_new(int fd)
@@ -263,6 +265,11 @@ void *sr_conn_put(struct sr_conn *conn, const struct sr_hdr *hdr)
 	memcpy(to, hdr, sizeof(*hdr));
 	conn->out_tail += need;
 	return to + sizeof(*hdr);
+}
+
+bool sr_conn_pending(const struct sr_conn *conn)
+{
+	return conn->src.fd >= 0 && conn->out_head != conn->out_tail;
 }
 
 void sr_conn_flush(struct sr_conn *conn)

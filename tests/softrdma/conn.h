@@ -54,6 +54,8 @@ bool sr_conn_room(const struct sr_conn *conn, uint32_t len);
  * more. */
 void *sr_conn_put(struct sr_conn *conn, const struct sr_hdr *hdr);
 void sr_conn_flush(struct sr_conn *conn);
+/* Is there anything the socket has not taken yet? */
+bool sr_conn_pending(const struct sr_conn *conn);
 /* Tells the requester, once, that its requests will stay without answer. */
 void sr_conn_gone(struct sr_conn *conn);
 

@@ -32,7 +32,6 @@ static void raw_take(struct sr_qp *qp, int fd)
 	sr_qp_attach(qp, conn);
 	sr_conn_start(conn);
 	sr_qp_transmit(qp);
-	sr_conn_flush(conn);
 }
 
 /* The peer's call is taken only when we are ready; until then it waits in the backlog. */

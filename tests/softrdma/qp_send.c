@@ -112,13 +112,10 @@ int sr_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr
 	}
 	if (ret)
 		*bad = wr;
-	if (qp->state == IBV_QPS_RTS) {
+	if (qp->state == IBV_QPS_RTS)
 		sr_qp_transmit(qp);
-		if (qp->conn)
-			sr_conn_flush(qp->conn);
-	} else if (qp->state == IBV_QPS_ERR) {
+	else if (qp->state == IBV_QPS_ERR)
 		sr_work_queue(&qp->flush_work);
-	}
 	sr_unlock();
 	return ret;
 }

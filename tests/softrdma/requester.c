@@ -248,12 +248,18 @@ static void sq_transmit(struct sr_qp *qp)
 	}
 }
 
-/* Puts on the stream what there is to say and room for; the caller flushes the stream. */
+/* Sends until there is nothing to say or the socket is full; then its readiness brings us back. */
 void sr_qp_transmit(struct sr_qp *qp)
 {
-	if (!sr_resp_transmit(qp))
-		return;
-	sq_transmit(qp);
+	for (;;) {
+		if (sr_resp_transmit(qp))
+			sq_transmit(qp);
+		if (!qp->conn || !sr_conn_pending(qp->conn))
+			return;
+		sr_conn_flush(qp->conn);
+		if (sr_conn_pending(qp->conn))
+			return;
+	}
 }
 
 /* All requests before seq are done at the peer. READs are done when their data is here. */
@@ -321,8 +327,6 @@ static void sq_rnr_over(struct sr_timer *timer)
 
 	qp->sq.rnr_wait = false;
 	sr_qp_transmit(qp);
-	if (qp->conn)
-		sr_conn_flush(qp->conn);
 }
 
 /* Go back to the refused request; those behind it were dropped by the peer. */
