@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Opens a block device or a regular file as a disk: claims it, chooses direct I/O where the file
+ * system can, finds size, block size, cache and a stable identity.
+ */
+#include "target/backend_disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "proto/base/log.h"
+#include "target/identity.h"
+
+#define DISK_PROBE_BYTES 4096
+
+/* A line of /sys/dev/block/MAJOR:MINOR/NAME without its newline; "" when there is none. */
+static void disk_sysfs(const struct stat *st, const char *name, char *ret, size_t size)
+{
+	char path[128];
+	FILE *file;
+
+	ret[0] = '\0';
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(st->st_rdev),
+		minor(st->st_rdev), name);
+	file = fopen(path, "re");
+	if (!file)
+		return;
+	if (!fgets(ret, (int)size, file))
+		ret[0] = '\0';
+	ret[strcspn(ret, "\n")] = '\0';
+	fclose(file);
+}
+
+/* A partition has no queue of its own. */
+static void disk_sysfs_queue(const struct stat *st, const char *name, char *ret, size_t size)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "queue/%s", name);
+	disk_sysfs(st, path, ret, size);
+	if (ret[0])
+		return;
+	snprintf(path, sizeof(path), "../queue/%s", name);
+	disk_sysfs(st, path, ret, size);
+}
+
+/* --- identity -------------------------------------------------------------------------------- */
+
+/* What the device says of itself; false: nothing. */
+static bool disk_device_serial(const struct stat *st, char *ret, size_t size)
+{
+	static const char *const names[] = {"wwid", "device/wwid", "dm/uuid", "device/serial",
+		"serial", "md/uuid", "../wwid", "../device/wwid", "../device/serial", "../serial"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		disk_sysfs(st, names[i], ret, size);
+		if (ret[0])
+			return true;
+	}
+	return false;
+}
+
+static void disk_identify_device(struct disk *disk, const struct stat *st, const char *path)
+{
+	struct identity_hash hash;
+	char text[256], partition[32];
+	char *real = NULL;
+
+	identity_init(&hash, "device");
+	disk_sysfs(st, "partition", partition, sizeof(partition));
+	if (disk_device_serial(st, text, sizeof(text))) {
+		identity_add(&hash, text, strlen(text));
+	} else {
+		/* A loop device is what lies behind it; the rest is known by its name only. */
+		disk_sysfs(st, "loop/backing_file", text, sizeof(text));
+		if (!text[0])
+			real = realpath(path, NULL);
+		identity_add_machine(&hash);
+		identity_add(&hash, real ? real : text, strlen(real ? real : text));
+		free(real);
+	}
+	identity_add(&hash, partition, strlen(partition));
+	identity_end(&hash, disk->base.geometry.identity);
+}
+
+static void disk_identify_file(struct disk *disk, const struct stat *st)
+{
+	struct identity_hash hash;
+	struct statfs fs;
+	uint64_t inode = st->st_ino;
+	uint64_t device = st->st_dev;
+
+	identity_init(&hash, "file");
+	identity_add_machine(&hash);
+	/* File systems with an id of their own keep it over a move to another device. */
+	if (!fstatfs(disk->fd, &fs) && (fs.f_fsid.__val[0] || fs.f_fsid.__val[1]))
+		identity_add(&hash, &fs.f_fsid, sizeof(fs.f_fsid));
+	else
+		identity_add(&hash, &device, sizeof(device));
+	identity_add(&hash, &inode, sizeof(inode));
+	identity_end(&hash, disk->base.geometry.identity);
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static bool disk_read_works(int fd, uint32_t block_bytes, uint64_t offset)
+{
+	void *bytes;
+	ssize_t got;
+
+	if (posix_memalign(&bytes, DISK_PROBE_BYTES, DISK_PROBE_BYTES))
+		return false;
+	got = pread(fd, bytes, block_bytes, (off_t)offset);
+	free(bytes);
+	return got >= 0;
+}
+
+/* Direct I/O in blocks of BLOCK_BYTES is possible, not only promised. */
+static bool disk_direct_works(int fd, uint32_t block_bytes)
+{
+	return disk_read_works(fd, block_bytes, 0) && disk_read_works(fd, block_bytes, block_bytes);
+}
+
+/* Ours alone, or with other readers: also against another path to the same file, in this process
+ * or another one. Goes with the descriptor. */
+static int disk_claim(const struct disk *disk, const char *path, char *why, size_t why_size)
+{
+	int how = disk->base.geometry.read_only ? LOCK_SH : LOCK_EX;
+
+	if (!flock(disk->fd, how | LOCK_NB))
+		return 0;
+	snprintf(why, why_size,
+		"%s is in use already, by this or another process, maybe under another name: "
+		"export it once",
+		path);
+	return -EBUSY;
+}
+
+static int disk_open_fd(const char *path, int flags, char *why, size_t why_size)
+{
+	int fd = open(path, flags);
+
+	if (fd >= 0)
+		return fd;
+	fd = -errno;
+	if (fd == -EBUSY)
+		snprintf(why, why_size, "%s is mounted or used by something else: release it first",
+			path);
+	else if (fd != -EINVAL)
+		snprintf(why, why_size, "%s cannot be opened%s: %s", path,
+			fd == -EROFS || fd == -EACCES || fd == -EPERM
+				? " for writing (readonly would do without)"
+				: "",
+			strerror(-fd));
+	return fd;
+}
+
+/* With direct I/O where the file system knows it; block_bytes is checked by use. */
+static int disk_open_best(struct disk *disk, const char *path, int flags, uint32_t block_bytes,
+	char *why, size_t why_size)
+{
+	disk->fd = disk_open_fd(path, flags | O_DIRECT, why, why_size);
+	if (disk->fd >= 0 && disk_direct_works(disk->fd, block_bytes)) {
+		disk->direct = true;
+		return 0;
+	}
+	if (disk->fd >= 0)
+		close(disk->fd);
+	else if (disk->fd != -EINVAL)
+		return disk->fd;
+	disk->fd = disk_open_fd(path, flags, why, why_size);
+	if (disk->fd >= 0) {
+		log_info("%s: no direct I/O in blocks of %u bytes there, using the page cache",
+			path, block_bytes);
+		return 0;
+	}
+	if (disk->fd == -EINVAL)
+		snprintf(why, why_size, "%s cannot be opened: %s", path, strerror(EINVAL));
+	return disk->fd;
+}
+
+/* --- geometry -------------------------------------------------------------------------------- */
+
+static int disk_measure_device(struct disk *disk, const struct stat *st, const char *path,
+	uint32_t block_bytes, char *why, size_t why_size)
+{
+	struct backend_geometry *geometry = &disk->base.geometry;
+	char text[32];
+	int logical;
+
+	if (ioctl(disk->fd, BLKSSZGET, &logical) ||
+		ioctl(disk->fd, BLKGETSIZE64, &geometry->size_bytes)) {
+		snprintf(why, why_size, "%s does not tell its size: %s", path, strerror(errno));
+		return -errno;
+	}
+	geometry->block_bytes = block_bytes ? block_bytes : (uint32_t)logical;
+	if (geometry->block_bytes < (uint32_t)logical) {
+		snprintf(why, why_size, "block=%u is less than the %d bytes of %s: leave it out",
+			block_bytes, logical, path);
+		return -EINVAL;
+	}
+	disk_sysfs_queue(st, "write_cache", text, sizeof(text));
+	geometry->volatile_cache = !disk->direct || strcmp(text, "write through") != 0;
+	disk_sysfs_queue(st, "discard_max_bytes", text, sizeof(text));
+	geometry->can_discard = strtoull(text, NULL, 10) > 0;
+	disk_sysfs_queue(st, "optimal_io_size", text, sizeof(text));
+	geometry->optimal_bytes = (uint32_t)strtoul(text, NULL, 10);
+	disk_identify_device(disk, st, path);
+	return 0;
+}
+
+static void disk_measure_file(struct disk *disk, const struct stat *st, uint32_t block_bytes)
+{
+	struct backend_geometry *geometry = &disk->base.geometry;
+
+	geometry->block_bytes = block_bytes;
+	geometry->size_bytes = (uint64_t)st->st_size;
+	geometry->volatile_cache = true;
+	geometry->can_discard = true;
+	geometry->discard_zeroes = true;
+	disk_identify_file(disk, st);
+}
+
+static int disk_check_size(struct disk *disk, const char *path, char *why, size_t why_size)
+{
+	struct backend_geometry *geometry = &disk->base.geometry;
+	uint64_t rest = geometry->size_bytes % geometry->block_bytes;
+
+	if (geometry->block_bytes != 512 && geometry->block_bytes != 4096) {
+		snprintf(why, why_size, "%s has blocks of %u bytes: only 512 and 4096 are possible",
+			path, geometry->block_bytes);
+		return -EINVAL;
+	}
+	if (rest)
+		log_warning("%s: its last %llu bytes are not a whole block and not exported", path,
+			(unsigned long long)rest);
+	geometry->size_bytes -= rest;
+	if (geometry->size_bytes)
+		return 0;
+	snprintf(why, why_size, "%s is empty: give it a size (truncate -s 1G)", path);
+	return -EINVAL;
+}
+
+/* The block size that a file is opened with: what is asked for, else 512, or 4096 where direct I/O
+ * demands it. */
+static int disk_open_file(struct disk *disk, const char *path, int flags, uint32_t block_bytes,
+	const struct stat *st, char *why, size_t why_size)
+{
+	uint32_t block = block_bytes ? block_bytes : 512;
+	int error = disk_open_best(disk, path, flags, block, why, why_size);
+
+	if (error)
+		return error;
+	if (!disk->direct && !block_bytes) {
+		struct disk other = {.fd = -1};
+
+		/* Quietly: that the first try failed has been said. */
+		other.fd = open(path, flags | O_DIRECT);
+		if (other.fd >= 0 && disk_direct_works(other.fd, 4096)) {
+			close(disk->fd);
+			disk->fd = other.fd;
+			disk->direct = true;
+			block = 4096;
+			log_info("%s: direct I/O in blocks of 4096 bytes", path);
+		} else if (other.fd >= 0) {
+			close(other.fd);
+		}
+	}
+	disk_measure_file(disk, st, block);
+	return 0;
+}
+
+static int disk_open_device(struct disk *disk, const char *path, int flags, uint32_t block_bytes,
+	const struct stat *st, char *why, size_t why_size)
+{
+	/* O_EXCL: against mounts and other openers, by whatever node, and for partitions. */
+	int error = disk_open_best(disk, path, flags | O_EXCL, 4096, why, why_size);
+
+	disk->is_device = true;
+	return error ? error : disk_measure_device(disk, st, path, block_bytes, why, why_size);
+}
+
+static int disk_open_any(
+	struct disk *disk, const char *path, uint32_t block_bytes, char *why, size_t why_size)
+{
+	int flags = (disk->base.geometry.read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC;
+	struct stat st;
+
+	if (stat(path, &st)) {
+		snprintf(why, why_size, "%s: %s", path, strerror(errno));
+		return -errno;
+	}
+	if (S_ISBLK(st.st_mode))
+		return disk_open_device(disk, path, flags, block_bytes, &st, why, why_size);
+	if (S_ISREG(st.st_mode))
+		return disk_open_file(disk, path, flags, block_bytes, &st, why, why_size);
+	snprintf(why, why_size, "%s is neither a block device nor a regular file", path);
+	return -EINVAL;
+}
+
+int disk_open(const char *path, bool read_only, uint32_t block_bytes, struct disk **ret, char *why,
+	size_t why_size)
+{
+	struct disk *disk = calloc(1, sizeof(*disk));
+	int error;
+
+	if (!disk)
+		return -ENOMEM;
+	disk->fd = -1;
+	disk->base.ops = &backend_disk_ops;
+	disk->base.geometry.read_only = read_only;
+	error = disk_open_any(disk, path, block_bytes, why, why_size);
+	if (!error)
+		error = disk_check_size(disk, path, why, why_size);
+	if (!error)
+		error = disk_claim(disk, path, why, why_size);
+	if (error) {
+		disk_close(&disk->base);
+		return error;
+	}
+	*ret = disk;
+	return 0;
+}
+
+void disk_close(struct backend *backend)
+{
+	struct disk *disk = container_of(backend, struct disk, base);
+
+	if (disk->fd >= 0)
+		close(disk->fd);
+	free(disk);
+}
