@@ -17,9 +17,33 @@
 struct port;
 struct reactor;
 struct ctrl;
+struct subsys;
 struct transport_conn; /* defined by each transport for itself */
 
 enum conn_state { CONN_LIVE, CONN_CLOSING, CONN_CLOSED };
+
+/*
+ * What a connection is to a controller. An admin queue's controller is on the same reactor; an I/O
+ * queue's may be elsewhere and is reached by messages only (target/member.h).
+ */
+enum conn_member_state {
+	CONN_MEMBER_NONE,
+	CONN_MEMBER_ADMIN,   /* ctrl is set */
+	CONN_MEMBER_JOINING, /* a Connect request is with the controller */
+	CONN_MEMBER_JOINED,
+	CONN_MEMBER_LEAVING,
+};
+
+struct conn_member {
+	enum conn_member_state state;
+	struct ctrl
+		*ctrl; /* admin queue: the controller. I/O queue: the owner's, never looked into */
+	struct reactor *owner;	     /* I/O queue: where the controller lives */
+	struct loop_message closing; /* to the owner: the queue has begun to close */
+	struct loop_message leave;   /* to the owner and back: the queue is gone */
+	struct loop_message expel;   /* from the owner: close it. Always before LEAVE's answer */
+	bool expelled;		     /* the owner's: EXPEL has been sent */
+};
 
 struct conn {
 	struct reactor *reactor;
@@ -30,20 +54,35 @@ struct conn {
 	struct list node; /* the reactor's */
 	uint64_t number;  /* unique for the process's life: what the log calls it */
 
-	struct sockaddr_storage local;	/* set by the transport in start() */
+	struct sockaddr_storage local; /* set by the transport in start() */
 	struct sockaddr_storage peer;
 
 	/* Known to the transport before Connect (RDMA private data), else CONN_QID_UNKNOWN / 0. */
 	uint32_t expected_qid;
 	uint32_t expected_depth; /* HSQSIZE + 1: Connect must ask for the same */
 
-	uint32_t depth;		  /* entries of the submission queue; 1 before Connect on TCP */
-	struct slots slots;	  /* of requests: 2 x depth, for the host may reuse a capsule early */
+	uint32_t depth;	    /* entries of the submission queue; 1 before Connect on TCP */
+	struct slots slots; /* of requests: 2 x depth, for the host may reuse a capsule early */
 	struct request *requests; /* owned; zero pages until first used */
 	uint32_t nr_out;	  /* requests that are not FREE */
+	uint32_t nr_commands;	  /* of these, not in REPLY: what the host's queue holds */
 	uint32_t sq_head;
 	bool flow_control_disabled; /* Connect CATTR bit 2 */
 	bool transport_quiesced;
+
+	/* The core's. */
+	bool connected; /* Connect has succeeded */
+	uint16_t qid;
+	uint16_t cntlid;
+	const struct subsys *subsys;
+	struct conn_member member;
+	struct list held;	  /* requests in HELD */
+	struct list waiting;	  /* requests in WAIT_BUF, those in the pool's FIFO too */
+	uint32_t nr_buffer_bytes; /* what its requests hold of the pool */
+	struct loop_flush retry;  /* moves requests that wait here to the pool's FIFO */
+	struct loop_timer handshake;
+	struct loop_flush finish; /* frees at the end of the turn, outside of anyone's call */
+	struct loop_message gone; /* to the port's reactor, which frees the memory */
 };
 
 #define CONN_QID_UNKNOWN UINT32_MAX
@@ -53,14 +92,16 @@ struct conn {
 /*
  * A host has come to PORT; on the port's reactor. Picks a reactor for it and carries HANDOVER (a
  * descriptor, or the transport's own message content) there, where conn is made and ops->start()
- * called. The transport's ops->refuse() takes HANDOVER back when no connection can be made.
+ * called. HANDOVER is the transport's allocation: start() or refuse() takes it apart. refuse() is
+ * called on the port's reactor when no connection can be made, maybe inside conn_accept().
  */
 struct transport_handover {
 	struct loop_message message;
 	struct port *port;
 	struct reactor *reactor;
-	int fd;		/* TCP: the accepted socket */
-	void *cm_id;	/* RDMA: struct rdma_cm_id * of the connection request, its event acknowledged */
+	int fd;	     /* TCP: the accepted socket */
+	void *cm_id; /* RDMA: struct rdma_cm_id * of the connection request, its event acknowledged
+		      */
 	uint32_t private_len;
 	uint8_t private_data[256]; /* RDMA: a copy of the CM private data */
 	uint8_t initiator_depth;   /* RDMA: of the connection request */
@@ -68,14 +109,33 @@ struct transport_handover {
 };
 void conn_accept(struct port *port, struct transport_handover *handover);
 
-/* Allocates the requests for a submission queue of DEPTH entries (before any is in use, or while only Connect is). */
+/* Opens the requests for a submission queue of DEPTH entries. It is 1 when start() is called, which
+ * may know better; Connect sets it for good. -EINVAL: less than before, or deeper than max_depth.
+ */
 int conn_set_depth(struct conn *conn, uint32_t depth) must_check;
 
-/* Starts the end, from any cause, any number of times. WHY is for the log. */
+/* Starts the end, from any cause, any number of times. WHY is for the log. The connection is not
+ * freed before the end of the turn. */
 void conn_close(struct conn *conn, const char *why);
 
 /* The transport's answer to ops->close(): it holds no request of this connection any more (all
  * given back with request_flushed) and no hardware or kernel can touch its buffers. */
 void conn_quiesced(struct conn *conn);
+
+/* --- the core's --------------------------------------------------------------------------------
+ */
+
+/* Frees it at the end of the turn if nothing holds it any more. */
+void conn_try_finish(struct conn *conn);
+
+/* In-capsule bytes that a command on this queue may bring. */
+uint32_t conn_inline_limit(const struct conn *conn);
+
+/* "connection 12 from tcp 10.0.0.7:51234", for the log. */
+#define CONN_TEXT_SIZE 128
+void conn_describe(const struct conn *conn, char ret_text[CONN_TEXT_SIZE]);
+
+/* A line about something a peer can cause again and again: limited per reactor. */
+void conn_log(struct conn *conn, const char *format, ...) printf_like(2, 3);
 
 #endif

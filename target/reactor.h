@@ -9,10 +9,16 @@
 #include <pthread.h>
 
 #include "proto/base/bufpool.h"
+#include "proto/base/log.h"
 #include "proto/base/loop.h"
 #include "target/transport.h"
 
 struct target;
+struct ctrl;
+struct backend_queue;
+
+/* Controllers of one reactor; with all reactors never more than there are controller ids. */
+#define REACTOR_MAX_CTRLS 1024
 
 struct reactor {
 	uint32_t index;
@@ -20,9 +26,39 @@ struct reactor {
 	struct loop *loop;
 	struct bufpool *pool;
 	pthread_t thread;
+	bool thread_started;
 	struct list conns;
 	uint32_t nr_conns;
 	struct transport_state *transport_state[NR_TRANSPORTS]; /* each transport's own */
+
+	bool stopping;
+	uint64_t conn_buffer_bytes;	       /* what one connection may hold of the pool */
+	uint64_t next_conn_number;	       /* counts in steps of the number of reactors */
+	struct backend_queue **ns_queues;      /* by ns->index */
+	uint32_t nr_ns_queues;		       /* of these, attached */
+	struct ctrl *ctrls[REACTOR_MAX_CTRLS]; /* by slot; see ctrl_cntlid() */
+	uint32_t next_ctrl_slot;	       /* round robin: an id is not soon used again */
+	struct log_limit peer_log;
+
+	struct loop_message started; /* to the control thread, with START_ERROR */
+	int start_error;
+	struct loop_message stop; /* to the reactor: close all */
+	struct loop_message exit; /* to the reactor: nothing is left anywhere */
 };
+
+/* Loop and pool, on the control thread. */
+int reactor_create(struct target *target, uint32_t index, struct reactor **ret) must_check;
+
+/* Starts its thread, which opens the namespaces and tells the target's loop with STARTED how that
+ * went. It runs until EXIT, even when START_ERROR is set. */
+int reactor_start(struct reactor *reactor) must_check;
+
+/* From any thread: closes all connections and lets no new one in. */
+void reactor_stop(struct reactor *reactor);
+/* From any thread: ends the thread. No connection is left on any reactor. */
+void reactor_exit(struct reactor *reactor);
+
+/* Waits for the thread, if any, and frees all. NULL is good. */
+void reactor_destroy(struct reactor *reactor);
 
 #endif

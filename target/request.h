@@ -10,19 +10,23 @@
 #include "proto/base/list.h"
 #include "proto/nvme/nvme.h"
 #include "proto/nvme/sgl.h"
+#include "proto/nvme/status.h"
 #include "target/backend.h"
 
 struct conn;
+struct cmd;
+struct ns;
 
 enum request_state {
 	REQUEST_FREE,	  /* the connection's slots */
 	REQUEST_CORE,	  /* code running now; never across a turn */
 	REQUEST_HELD,	  /* the controller: an asynchronous event request */
-	REQUEST_WAIT_BUF, /* the pool's FIFO */
+	REQUEST_WAIT_BUF, /* the pool's FIFO, or the connection's own */
 	REQUEST_PULL,	  /* the transport fetches data from the host */
 	REQUEST_EXEC,	  /* a backend, or a message to another reactor */
 	REQUEST_REPLY,	  /* the transport sends data and response */
 };
+#define REQUEST_NR_STATES (REQUEST_REPLY + 1)
 
 enum request_direction { REQUEST_NO_DATA, REQUEST_FROM_HOST, REQUEST_TO_HOST };
 
@@ -32,30 +36,40 @@ enum request_direction { REQUEST_NO_DATA, REQUEST_FROM_HOST, REQUEST_TO_HOST };
 struct request {
 	struct conn *conn;
 	enum request_state state;
-	uint32_t index; /* of the connection's slots */
+	uint32_t index;	  /* of the connection's slots */
 	struct list node; /* in the list of whoever holds it */
 
 	/* Filled by the transport before request_received(). */
-	struct nvme_cmd cmd;	  /* a copy: the capsule's memory may be reused early */
-	uint32_t inline_len;	  /* bytes of in-capsule data that came with it */
-	void *inline_bytes;	  /* RDMA: they are here already, aligned for direct I/O; TCP: NULL, still in the stream */
-	int inline_loop_buffer;	  /* loop's registration of inline_bytes, or LOOP_BUFFER_NONE */
+	struct nvme_cmd cmd; /* a copy: the capsule's memory may be reused early */
+	uint32_t inline_len; /* bytes of in-capsule data that came with it */
+	void *inline_bytes;  /* RDMA: they are here already, aligned for direct I/O, until reply();
+				TCP: NULL, still in the stream */
+	int inline_loop_buffer; /* loop's registration of inline_bytes, or LOOP_BUFFER_NONE */
 
 	/* Set by the core. */
 	enum request_direction direction;
-	uint32_t data_len;	  /* bytes that move between host and BYTES */
-	void *bytes;		  /* in BUF or, without a copy, inline_bytes */
-	int loop_buffer;	  /* of BYTES */
-	struct buf *buf;	  /* owned here when not NULL */
-	struct nvme_sgl sgl;	  /* the host's memory, bounds-checked */
-	struct bufpool_wait wait; /* while WAIT_BUF */
-	struct nvme_cqe cqe;	  /* the response */
+	uint32_t data_len;   /* bytes that move between host and BYTES */
+	void *bytes;	     /* in BUF or, without a copy, inline_bytes */
+	int loop_buffer;     /* of BYTES */
+	struct buf *buf;     /* owned here when not NULL */
+	struct nvme_cqe cqe; /* the response */
 
-	struct backend_io io;	  /* while EXEC */
+	const struct cmd *command; /* row of the command table; NULL: none such */
+	const struct ns *ns;	   /* the namespace of an I/O command */
+	uint32_t nr_parts;	   /* of a command made of several I/Os: the next one */
+	struct bufpool_wait wait;  /* while WAIT_BUF */
+	uint32_t nr_held_bytes;	   /* counted against the connection's bound */
+	bool waits_in_pool;	   /* while WAIT_BUF: in the pool's FIFO, not the connection's */
+
+	struct backend_io io;	     /* while EXEC */
 	struct loop_message message; /* while EXEC on another reactor */
-	uint32_t nr_parts;	  /* outstanding pieces of a command made of several I/Os */
 
-	_Alignas(16) unsigned char transport[REQUEST_TRANSPORT_BYTES]; /* the transport's, never the core's */
+	/* The transport's, never the core's. */
+	_Alignas(16) unsigned char transport[REQUEST_TRANSPORT_BYTES];
+
+	/* The core's: the host's memory, bounds-checked. Long, and most commands use its start
+	 * only. */
+	struct nvme_sgl sgl;
 };
 
 /* --- called by transports, on the connection's reactor ------------------------------------- */
@@ -70,7 +84,35 @@ void request_received(struct request *request);
 void request_pulled(struct request *request, uint16_t status);
 /* The answer to ops->reply(): the response has left, the request is free again. */
 void request_sent(struct request *request);
-/* Gives back a request that the transport still holds (PULL or REPLY) while the connection closes. */
+/* Gives back a request that the transport still holds (PULL or REPLY) while the connection closes.
+ */
 void request_flushed(struct request *request);
+
+/* --- called by the core and its commands --------------------------------------------------- */
+
+/* The one place that changes a request's state. */
+void request_hand_to(struct request *request, enum request_state state);
+
+/* Ends the command with STATUS (0, or with DNR where a retry is no use): response to the host, or,
+ * on a connection that closes, nothing. From CORE, HELD or EXEC. */
+void request_complete(struct request *request, uint16_t status);
+
+/* CORE to EXEC: the backend has request->io (op, offset, extent or length, flags are set). DONE
+ * runs on this reactor; it takes the request back with request_executed(). */
+void request_submit(
+	struct request *request, void (*done)(struct done *done, int res, unsigned flags));
+
+/* EXEC to CORE. False when the connection is closing: the request is gone. */
+bool request_executed(struct request *request) must_check;
+
+/* Requests that waited for the connection's bound may try again. */
+void request_retry_waiting(struct conn *conn);
+
+/* Completes command CID of the connection as aborted if it waits for a buffer; false: it does not.
+ */
+bool request_abort_waiting(struct conn *conn, uint16_t cid);
+
+/* Takes a HELD or WAIT_BUF request back and frees it: the connection is closing. */
+void request_drop(struct request *request);
 
 #endif

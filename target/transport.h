@@ -12,15 +12,17 @@
 #include "target/conn.h"
 
 struct reactor;
-struct transport_port; /* defined by each transport for itself */
-struct transport_state;/* what a transport keeps per reactor (RDMA: its devices) */
+struct transport_port;	/* defined by each transport for itself */
+struct transport_state; /* what a transport keeps per reactor (RDMA: its devices) */
 
 /* A listener. Lives on one reactor (the first), which accepts for all. */
 struct port {
 	struct reactor *reactor;
 	const struct transport_ops *ops;
-	struct sockaddr_storage address; /* as configured; after listen() with the real port number */
+	struct sockaddr_storage
+		address; /* as configured; after listen() with the real port number */
 	uint16_t portid;
+	bool listening; /* listen() has succeeded */
 	struct transport_port *transport;
 	struct list node;
 	/* Options of the listener's URI that belong to the transport. */
@@ -29,18 +31,21 @@ struct port {
 };
 
 struct transport_ops {
-	const char *name;	/* "rdma", "tcp": the URI's scheme */
-	uint8_t trtype;		/* discovery log */
-	uint32_t max_inline;	/* in-capsule data of I/O queues, bytes; admin and fabrics: 8 KiB on TCP */
-	uint32_t sgls;		/* Identify Controller SGLS */
-	uint8_t msdbd;		/* data block descriptors a command may hold */
-	uint32_t max_depth;	/* submission queue entries */
+	const char *name;    /* "rdma", "tcp": the URI's scheme */
+	uint8_t trtype;	     /* discovery log */
+	uint32_t max_inline; /* in-capsule data of I/O queues, bytes; admin and fabrics: 8 KiB on
+				TCP */
+	uint32_t sgls;	     /* Identify Controller SGLS */
+	uint8_t msdbd;	     /* data block descriptors a command may hold */
+	uint32_t max_depth;  /* submission queue entries */
 
 	int (*listen)(struct port *port, char *why, size_t why_size);
 	void (*unlisten)(struct port *port);
-	void (*refuse)(struct transport_handover *handover); /* closes or rejects (RDMA: "no resources") */
+	void (*refuse)(
+		struct transport_handover *handover); /* closes or rejects (RDMA: "no resources") */
 
-	/* All below: on the connection's reactor. start() failing has taken HANDOVER apart itself. */
+	/* All below: on the connection's reactor. start() failing has taken HANDOVER apart itself.
+	 */
 	int (*start)(struct conn *conn, struct transport_handover *handover);
 	/* Bring data_len bytes from the host (in-capsule or by R2T / RDMA READ) to request->bytes
 	 * -> request_pulled(), maybe before this returns. */
@@ -48,10 +53,12 @@ struct transport_ops {
 	/* Data (TO_HOST and status 0: data_len bytes from request->bytes), then request->cqe ->
 	 * request_sent(), never before this returns. In-capsule data not pulled is discarded. */
 	void (*reply)(struct request *request);
-	/* No more events; every request in PULL or REPLY comes back -> conn_quiesced(), maybe before this returns. */
+	/* No more events; every request in PULL or REPLY comes back -> conn_quiesced(), maybe
+	 * before this returns. */
 	void (*close)(struct conn *conn);
 	void (*free)(struct conn *conn);
-	void (*free_state)(struct reactor *reactor); /* at the reactor's end; no connection is left */
+	void (*free_state)(
+		struct reactor *reactor); /* at the reactor's end; no connection is left */
 };
 
 extern const struct transport_ops transport_tcp_ops;
@@ -59,5 +66,8 @@ extern const struct transport_ops transport_rdma_ops;
 
 enum transport_kind { TRANSPORT_RDMA, TRANSPORT_TCP, NR_TRANSPORTS };
 extern const struct transport_ops *const transports[NR_TRANSPORTS];
+
+/* By the type of an address; NULL: not built in. */
+const struct transport_ops *transport_find(uint8_t trtype);
 
 #endif

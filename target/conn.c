@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connections: accepted on the port's reactor, made, run and ended on their own.
+ */
+#include "target/conn.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "proto/base/log.h"
+#include "proto/nvme/identify.h"
+#include "proto/nvme/tcp.h"
+#include "target/address.h"
+#include "target/ctrl.h"
+#include "target/member.h"
+#include "target/reactor.h"
+#include "target/target.h"
+
+/* A host that has not completed Connect by then is gone or hostile; Linux needs milliseconds. */
+#define CONN_HANDSHAKE_NS 10000000000ull
+
+static size_t conn_requests_bytes(const struct conn *conn)
+{
+	return (size_t)conn->slots.nr * sizeof(struct request);
+}
+
+void conn_describe(const struct conn *conn, char ret_text[CONN_TEXT_SIZE])
+{
+	char peer[ADDRESS_TEXT];
+
+	address_format(&conn->peer, peer);
+	snprintf(ret_text, CONN_TEXT_SIZE, "connection %llu (%s %s, queue %u)",
+		(unsigned long long)conn->number, conn->ops->name, peer, conn->qid);
+}
+
+void conn_log(struct conn *conn, const char *format, ...)
+{
+	char what[256];
+	char who[CONN_TEXT_SIZE];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(what, sizeof(what), format, args);
+	va_end(args);
+	conn_describe(conn, who);
+	log_line_limited(&conn->reactor->peer_log, loop_now_ns(conn->reactor->loop), LOG_LEVEL_INFO,
+		"%s: %s", who, what);
+}
+
+uint32_t conn_inline_limit(const struct conn *conn)
+{
+	/* NVMe TCP 1.0c 3.3.2.1: admin and fabrics commands may always bring 8 KiB. */
+	bool tcp_admin = conn->qid == 0 && conn->ops->trtype == NVME_TRTYPE_TCP;
+	uint32_t least = tcp_admin ? NVME_TCP_ADMIN_IN_CAPSULE : 0;
+
+	return max_of(conn->ops->max_inline, least);
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+/* On the port's reactor, which counts the connections. */
+static void conn_gone(struct loop_message *message)
+{
+	struct conn *conn = container_of(message, struct conn, gone);
+
+	target_conn_gone(conn->port->reactor->target, conn->reactor);
+	free(conn);
+}
+
+static void conn_destroy(struct conn *conn)
+{
+	struct reactor *reactor = conn->reactor;
+
+	conn->state = CONN_CLOSED;
+	loop_flush_cancel(&conn->retry);
+	loop_flush_cancel(&conn->finish);
+	loop_timer_cancel(reactor->loop, &conn->handshake);
+	loop_timer_unreserve(reactor->loop);
+	list_remove(&conn->node);
+	reactor->nr_conns--;
+	conn->slots.nr = 2 * conn->ops->max_depth;
+	munmap(conn->requests, conn_requests_bytes(conn));
+	slots_destroy(&conn->slots);
+	conn->gone.fn = conn_gone;
+	loop_send(conn->port->reactor->loop, &conn->gone);
+}
+
+static bool conn_is_idle(const struct conn *conn)
+{
+	return conn->state == CONN_CLOSING && conn->transport_quiesced && conn->nr_out == 0;
+}
+
+static void conn_finish(struct loop_flush *flush)
+{
+	struct conn *conn = container_of(flush, struct conn, finish);
+
+	if (!conn_is_idle(conn) || !member_leave(conn))
+		return;
+	assert(conn->nr_buffer_bytes == 0 && conn->nr_commands == 0);
+	conn->ops->free(conn);
+	conn_destroy(conn);
+}
+
+void conn_try_finish(struct conn *conn)
+{
+	if (conn_is_idle(conn))
+		loop_flush_later(conn->reactor->loop, &conn->finish);
+}
+
+static void conn_drop_all(struct list *list)
+{
+	while (!list_empty(list))
+		request_drop(container_of(list->next, struct request, node));
+}
+
+void conn_close(struct conn *conn, const char *why)
+{
+	char who[CONN_TEXT_SIZE];
+
+	if (conn->state != CONN_LIVE)
+		return;
+	conn->state = CONN_CLOSING;
+	conn_describe(conn, who);
+	log_debug("%s: closing: %s", who, why);
+	loop_timer_cancel(conn->reactor->loop, &conn->handshake);
+	conn_drop_all(&conn->waiting);
+	conn_drop_all(&conn->held);
+	if (conn->member.state == CONN_MEMBER_ADMIN)
+		ctrl_end(conn->member.ctrl, why);
+	else
+		member_closing(conn);
+	conn->ops->close(conn);
+	conn_try_finish(conn);
+}
+
+void conn_quiesced(struct conn *conn)
+{
+	assert(conn->state == CONN_CLOSING);
+	conn->transport_quiesced = true;
+	conn_try_finish(conn);
+}
+
+static void conn_handshake_expired(struct loop_timer *timer)
+{
+	struct conn *conn = container_of(timer, struct conn, handshake);
+
+	conn_log(conn, "no Connect within %llu s", CONN_HANDSHAKE_NS / 1000000000);
+	conn_close(conn, "no Connect in time");
+}
+
+static void conn_retry_waiting(struct loop_flush *flush)
+{
+	request_retry_waiting(container_of(flush, struct conn, retry));
+}
+
+/* --- the beginning --------------------------------------------------------------------------- */
+
+int conn_set_depth(struct conn *conn, uint32_t depth)
+{
+	if (depth < conn->depth || depth > conn->ops->max_depth)
+		return -EINVAL;
+	conn->depth = depth;
+	conn->slots.nr = 2 * depth;
+	return 0;
+}
+
+/* Address space for the deepest queue; pages come with use. */
+static int conn_alloc_requests(struct conn *conn)
+{
+	int error = slots_init(&conn->slots, 2 * conn->ops->max_depth);
+
+	if (error)
+		return error;
+	conn->requests = mmap(NULL, conn_requests_bytes(conn), PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (conn->requests == MAP_FAILED) {
+		slots_destroy(&conn->slots);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static struct conn *conn_create(struct reactor *reactor, struct port *port)
+{
+	struct conn *conn = calloc(1, sizeof(*conn));
+
+	if (!conn)
+		return NULL;
+	conn->reactor = reactor;
+	conn->port = port;
+	conn->ops = port->ops;
+	conn->number = reactor->next_conn_number;
+	conn->expected_qid = CONN_QID_UNKNOWN;
+	list_init(&conn->node);
+	list_init(&conn->held);
+	list_init(&conn->waiting);
+	loop_flush_init(&conn->retry, conn_retry_waiting);
+	loop_flush_init(&conn->finish, conn_finish);
+	loop_timer_init(&conn->handshake, conn_handshake_expired);
+	if (loop_timer_reserve(reactor->loop))
+		goto free_conn;
+	if (conn_alloc_requests(conn) || conn_set_depth(conn, 1))
+		goto unreserve_timer;
+	reactor->next_conn_number += reactor->target->nr_reactors;
+	reactor->nr_conns++;
+	list_push_back(&reactor->conns, &conn->node);
+	return conn;
+
+unreserve_timer:
+	loop_timer_unreserve(reactor->loop);
+free_conn:
+	free(conn);
+	return NULL;
+}
+
+/* Back on the port's reactor. */
+static void conn_refused(struct loop_message *message)
+{
+	struct transport_handover *handover =
+		container_of(message, struct transport_handover, message);
+
+	target_conn_gone(handover->port->reactor->target, handover->reactor);
+	handover->port->ops->refuse(handover);
+}
+
+/* On the connection's reactor. */
+static void conn_start(struct loop_message *message)
+{
+	struct transport_handover *handover =
+		container_of(message, struct transport_handover, message);
+	struct reactor *reactor = handover->reactor;
+	struct port *port = handover->port;
+	struct conn *conn = reactor->stopping ? NULL : conn_create(reactor, port);
+
+	if (!conn) {
+		handover->message.fn = conn_refused;
+		loop_send(port->reactor->loop, &handover->message);
+		return;
+	}
+	if (conn->ops->start(conn, handover)) {
+		conn_destroy(conn);
+		return;
+	}
+	if (conn->state == CONN_LIVE)
+		loop_timer_set(reactor->loop, &conn->handshake,
+			loop_now_ns(reactor->loop) + CONN_HANDSHAKE_NS);
+}
+
+void conn_accept(struct port *port, struct transport_handover *handover)
+{
+	struct target *target = port->reactor->target;
+
+	handover->port = port;
+	if (target->stopping || target->nr_conns_all >= TARGET_MAX_CONNS) {
+		log_line_limited(&target->accept_log, loop_now_ns(port->reactor->loop),
+			LOG_LEVEL_WARNING, "a connection is refused: %s",
+			target->stopping ? "stopping" : "too many connections");
+		port->ops->refuse(handover);
+		return;
+	}
+	handover->reactor = target_pick_reactor(target);
+	handover->message.fn = conn_start;
+	loop_send(handover->reactor->loop, &handover->message);
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Controllers: ids, enabling, reset, keep-alive, held event requests, the end.
+ */
+#include "target/ctrl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/log.h"
+#include "proto/nvme/nvme.h"
+#include "target/member.h"
+#include "target/reactor.h"
+#include "target/subsys.h"
+#include "target/target.h"
+
+/* Beyond KATO, so that a Keep Alive sent in time but held up in the network still counts. */
+#define CTRL_KATO_GRACE_NS 500000000ull
+
+/* An id names its owner: slot x reactors + reactor + 1, so that any reactor can compute whom to
+ * ask. */
+static uint16_t ctrl_cntlid(const struct reactor *reactor, uint32_t slot)
+{
+	return (uint16_t)(slot * reactor->target->nr_reactors + reactor->index + 1);
+}
+
+uint32_t ctrl_owner(const struct reactor *reactor, uint16_t cntlid)
+{
+	return (uint32_t)(cntlid - 1 + (int)reactor->target->nr_reactors) %
+	       reactor->target->nr_reactors;
+}
+
+static uint32_t ctrl_nr_slots(const struct reactor *reactor)
+{
+	return min_of(NVME_CNTLID_MAX / reactor->target->nr_reactors, (uint32_t)REACTOR_MAX_CTRLS);
+}
+
+struct ctrl *ctrl_find(struct reactor *reactor, uint16_t cntlid)
+{
+	uint32_t slot;
+	struct ctrl *ctrl;
+
+	if (cntlid == 0 || ctrl_owner(reactor, cntlid) != reactor->index)
+		return NULL;
+	slot = (uint32_t)(cntlid - 1) / reactor->target->nr_reactors;
+	ctrl = slot < ctrl_nr_slots(reactor) ? reactor->ctrls[slot] : NULL;
+	return ctrl && !ctrl->ending ? ctrl : NULL;
+}
+
+static int ctrl_take_slot(struct reactor *reactor, uint32_t *ret)
+{
+	uint32_t nr = ctrl_nr_slots(reactor);
+
+	for (uint32_t tries = 0; tries < nr; tries++) {
+		uint32_t slot = reactor->next_ctrl_slot;
+
+		reactor->next_ctrl_slot = (slot + 1) % nr;
+		if (!reactor->ctrls[slot]) {
+			*ret = slot;
+			return 0;
+		}
+	}
+	return -EMFILE;
+}
+
+/* --- keep-alive ------------------------------------------------------------------------------ */
+
+static uint64_t ctrl_patience_ns(const struct ctrl *ctrl)
+{
+	if (ctrl->kato_ms)
+		return ctrl->kato_ms * 1000000ull + CTRL_KATO_GRACE_NS;
+	return ctrl->subsys->discovery ? CTRL_DISCOVERY_IDLE_MS * 1000000ull : 0;
+}
+
+static void ctrl_arm_keep_alive(struct ctrl *ctrl)
+{
+	uint64_t patience_ns = ctrl_patience_ns(ctrl);
+
+	if (patience_ns)
+		loop_timer_set(
+			ctrl->reactor->loop, &ctrl->keep_alive, ctrl->alive_ns + patience_ns);
+	else
+		loop_timer_cancel(ctrl->reactor->loop, &ctrl->keep_alive);
+}
+
+static void ctrl_keep_alive_expired(struct loop_timer *timer)
+{
+	struct ctrl *ctrl = container_of(timer, struct ctrl, keep_alive);
+
+	/* The timer is not moved at each command: it may ring early. */
+	if (loop_now_ns(ctrl->reactor->loop) < ctrl->alive_ns + ctrl_patience_ns(ctrl)) {
+		ctrl_arm_keep_alive(ctrl);
+		return;
+	}
+	ctrl_end(ctrl, "keep-alive timer expired");
+}
+
+void ctrl_alive(struct ctrl *ctrl)
+{
+	ctrl->alive_ns = loop_now_ns(ctrl->reactor->loop);
+}
+
+void ctrl_set_kato(struct ctrl *ctrl, uint32_t kato_ms)
+{
+	uint64_t rounded = ((uint64_t)kato_ms + CTRL_KAS_MS - 1) / CTRL_KAS_MS * CTRL_KAS_MS;
+
+	ctrl->kato_ms = (uint32_t)min_of(rounded, (uint64_t)UINT32_MAX / CTRL_KAS_MS * CTRL_KAS_MS);
+	ctrl_alive(ctrl);
+	ctrl_arm_keep_alive(ctrl);
+}
+
+/* --- a queue waits for an older one of its id ------------------------------------------------ */
+
+void ctrl_arm_replace(struct ctrl *ctrl)
+{
+	uint64_t first_ns = UINT64_MAX;
+
+	for (uint32_t qid = 1; qid <= CTRL_MAX_IO_QUEUES && ctrl->nr_waiting; qid++)
+		if (ctrl->queues[qid].waiting)
+			first_ns = min_of(first_ns, ctrl->queues[qid].waiting_until_ns);
+	if (first_ns != UINT64_MAX)
+		loop_timer_set(ctrl->reactor->loop, &ctrl->replace, first_ns);
+	else
+		loop_timer_cancel(ctrl->reactor->loop, &ctrl->replace);
+}
+
+static void ctrl_replace_expired(struct loop_timer *timer)
+{
+	struct ctrl *ctrl = container_of(timer, struct ctrl, replace);
+	uint64_t now_ns = loop_now_ns(ctrl->reactor->loop);
+
+	for (uint32_t qid = 1; qid <= CTRL_MAX_IO_QUEUES; qid++)
+		if (ctrl->queues[qid].waiting && ctrl->queues[qid].waiting_until_ns <= now_ns)
+			member_stop_waiting(ctrl, &ctrl->queues[qid]);
+	ctrl_arm_replace(ctrl);
+}
+
+/* --- asynchronous events --------------------------------------------------------------------- */
+
+void ctrl_hold_aer(struct ctrl *ctrl, struct request *request)
+{
+	if (ctrl->nr_aers >= CTRL_MAX_AERS) {
+		request_complete(request, NVME_SC_AER_LIMIT | NVME_STATUS_DNR);
+		return;
+	}
+	ctrl->nr_aers++;
+	request_hand_to(request, REQUEST_HELD);
+	list_push_back(&request->conn->held, &request->node);
+}
+
+static void ctrl_complete_aer(struct ctrl *ctrl, struct request *request, uint16_t status)
+{
+	ctrl->nr_aers--;
+	list_remove(&request->node);
+	request_complete(request, status);
+}
+
+bool ctrl_abort_aer(struct ctrl *ctrl, uint16_t cid)
+{
+	struct request *request;
+
+	list_for_each_entry (request, &ctrl->admin->held, node) {
+		if (le16_get(request->cmd.cid) != cid)
+			continue;
+		ctrl_complete_aer(ctrl, request, NVME_SC_ABORT_REQUESTED);
+		return true;
+	}
+	return false;
+}
+
+static void ctrl_abort_all_aers(struct ctrl *ctrl)
+{
+	while (!list_empty(&ctrl->admin->held))
+		ctrl_complete_aer(ctrl, container_of(ctrl->admin->held.next, struct request, node),
+			NVME_SC_ABORT_REQUESTED);
+}
+
+/* --- registers ------------------------------------------------------------------------------- */
+
+uint64_t ctrl_cap(const struct ctrl *ctrl)
+{
+	uint64_t mqes = ctrl->admin->ops->max_depth - 1;
+
+	return mqes << NVME_CAP_MQES_SHIFT | NVME_CAP_CQR |
+	       (uint64_t)CTRL_CAP_TO << NVME_CAP_TO_SHIFT | NVME_CAP_CSS_NVM;
+}
+
+bool ctrl_ready(const struct ctrl *ctrl)
+{
+	return ctrl->csts & NVME_CSTS_RDY;
+}
+
+static bool ctrl_cc_valid(const struct ctrl *ctrl, uint32_t cc)
+{
+	if (NVME_CC_CSS(cc) != NVME_CC_CSS_NVM || NVME_CC_MPS(cc) || NVME_CC_AMS(cc))
+		return false;
+	/* A discovery controller has no I/O queues, and hosts leave their entry sizes 0. */
+	return ctrl->subsys->discovery ||
+	       (NVME_CC_IOSQES(cc) == NVME_SQES && NVME_CC_IOCQES(cc) == NVME_CQES);
+}
+
+/* Controller Level Reset: queues go, features return to their defaults, the admin queue and the
+ * keep-alive timer stay. */
+static void ctrl_reset(struct ctrl *ctrl)
+{
+	ctrl->csts = 0;
+	ctrl->async_events = 0;
+	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
+	ctrl_abort_all_aers(ctrl);
+	member_expel_all(ctrl);
+}
+
+void ctrl_set_cc(struct ctrl *ctrl, uint32_t cc)
+{
+	uint32_t old = ctrl->cc;
+
+	ctrl->cc = cc;
+	if ((old & NVME_CC_EN) && !(cc & NVME_CC_EN))
+		ctrl_reset(ctrl);
+	if (!(old & NVME_CC_EN) && (cc & NVME_CC_EN))
+		ctrl->csts = ctrl_cc_valid(ctrl, cc) ? NVME_CSTS_RDY : NVME_CSTS_CFS;
+	if (NVME_CC_SHN(cc) && !NVME_CC_SHN(old))
+		ctrl->csts |= NVME_CSTS_SHST_COMPLETE;
+	if (!NVME_CC_SHN(cc) && NVME_CC_SHN(old))
+		ctrl->csts &= ~NVME_CSTS_SHST_MASK;
+}
+
+/* --- beginning and end ----------------------------------------------------------------------- */
+
+static int ctrl_reserve_timers(struct ctrl *ctrl)
+{
+	struct loop *loop = ctrl->reactor->loop;
+
+	loop_timer_init(&ctrl->keep_alive, ctrl_keep_alive_expired);
+	loop_timer_init(&ctrl->replace, ctrl_replace_expired);
+	if (loop_timer_reserve(loop))
+		return -ENOMEM;
+	if (loop_timer_reserve(loop)) {
+		loop_timer_unreserve(loop);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *hostnqn,
+	const uint8_t hostid[16], uint32_t kato_ms, struct ctrl **ret)
+{
+	struct reactor *reactor = conn->reactor;
+	struct ctrl *ctrl = calloc(1, sizeof(*ctrl));
+	int error = ctrl ? ctrl_take_slot(reactor, &ctrl->slot) : -ENOMEM;
+
+	if (error)
+		goto free_ctrl;
+	ctrl->reactor = reactor;
+	error = ctrl_reserve_timers(ctrl);
+	if (error)
+		goto free_ctrl;
+	ctrl->subsys = subsys;
+	ctrl->cntlid = ctrl_cntlid(reactor, ctrl->slot);
+	ctrl->admin = conn;
+	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
+	snprintf(ctrl->hostnqn, sizeof(ctrl->hostnqn), "%s", hostnqn);
+	memcpy(ctrl->hostid, hostid, sizeof(ctrl->hostid));
+	reactor->ctrls[ctrl->slot] = ctrl;
+	ctrl_set_kato(ctrl, kato_ms);
+	log_info("controller %u: host %s connected to %s", ctrl->cntlid, hostnqn, subsys->nqn);
+	*ret = ctrl;
+	return 0;
+
+free_ctrl:
+	free(ctrl);
+	return error;
+}
+
+void ctrl_try_free(struct ctrl *ctrl)
+{
+	struct loop *loop = ctrl->reactor->loop;
+
+	if (!ctrl->ending || ctrl->admin || ctrl->nr_members)
+		return;
+	assert(!ctrl->nr_waiting);
+	loop_timer_unreserve(loop);
+	loop_timer_unreserve(loop);
+	ctrl->reactor->ctrls[ctrl->slot] = NULL;
+	free(ctrl);
+}
+
+void ctrl_end(struct ctrl *ctrl, const char *why)
+{
+	if (ctrl->ending)
+		return;
+	ctrl->ending = true;
+	ctrl->csts = 0;
+	log_info("controller %u: host %s disconnected from %s: %s", ctrl->cntlid, ctrl->hostnqn,
+		ctrl->subsys->nqn, why);
+	member_expel_all(ctrl);
+	loop_timer_cancel(ctrl->reactor->loop, &ctrl->keep_alive);
+	loop_timer_cancel(ctrl->reactor->loop, &ctrl->replace);
+	conn_close(ctrl->admin, why);
+}
+
+void ctrl_admin_gone(struct ctrl *ctrl)
+{
+	ctrl->admin = NULL;
+	ctrl_try_free(ctrl);
+}

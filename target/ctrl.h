@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A controller: one host's association with one subsystem. It lives on the reactor of its admin
+ * queue, ends with it, and is freed when its last queue has left. It reaches I/O queues of other
+ * reactors by messages only.
+ */
+#ifndef HAUL_TARGET_CTRL_H
+#define HAUL_TARGET_CTRL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/base/list.h"
+#include "proto/base/loop.h"
+#include "proto/nvme/name.h"
+#include "target/conn.h"
+
+struct reactor;
+struct subsys;
+
+/* I/O queues of one controller: what Set Features 07h grants at most. */
+#define CTRL_MAX_IO_QUEUES	128
+/* Asynchronous event requests a controller holds; AERL and ACL say the same 0's based. */
+#define CTRL_MAX_AERS		4
+#define CTRL_MAX_ABORTS		4
+/* Granularity of the keep-alive timer (KAS): 1 s. */
+#define CTRL_KAS_MS		1000
+/* A discovery controller without keep-alive ends after two idle minutes (NVMe base 2.0 3.1.2.3). */
+#define CTRL_DISCOVERY_IDLE_MS	120000
+/* CAP.TO: enabling is immediate, 500 ms is the unit. */
+#define CTRL_CAP_TO		1
+#define CTRL_VERSION		NVME_VERSION(2, 0, 0)
+/* Submission queue entries of an admin queue that discovery announces (ASQSZ). */
+#define CTRL_ADMIN_DEPTH	32
+/* How long Connect waits for an older queue of the same id to go (B002): one that has begun to
+ * close has until the host's patience ends, one that lives only as long as its end may be under
+ * way. */
+#define CTRL_REPLACE_CLOSING_NS 8000000000ull
+#define CTRL_REPLACE_ALIVE_NS	500000000ull
+
+struct ctrl_queue {
+	struct conn *conn; /* NULL: free. Not looked into but for its member messages */
+	bool closing;
+	struct request *waiting; /* a Connect that waits for CONN to leave */
+	uint64_t waiting_until_ns;
+};
+
+struct ctrl {
+	struct reactor *reactor;
+	const struct subsys *subsys;
+	uint16_t cntlid;
+	uint32_t slot;
+	bool ending;
+	struct conn *admin; /* NULL once it is gone */
+	char hostnqn[NVME_NQN_MAX + 1];
+	uint8_t hostid[16];
+
+	uint32_t cc;
+	uint32_t csts;
+	uint32_t kato_ms; /* 0: none */
+	uint64_t alive_ns;
+	struct loop_timer keep_alive;
+
+	uint32_t nr_io_queues; /* granted */
+	uint32_t async_events; /* configured */
+	uint32_t nr_aers;
+	uint32_t nr_members;
+	uint32_t nr_waiting;
+	struct loop_timer replace;
+	struct ctrl_queue queues[CTRL_MAX_IO_QUEUES + 1]; /* by queue id; 0 is not used */
+};
+
+/* For the admin queue CONN of a host that is allowed. -EMFILE: no controller id is free. */
+int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *hostnqn,
+	const uint8_t hostid[16], uint32_t kato_ms, struct ctrl **ret) must_check;
+
+/* Any cause, any number of times: all its queues close. */
+void ctrl_end(struct ctrl *ctrl, const char *why);
+
+/* The admin queue is about to be freed. */
+void ctrl_admin_gone(struct ctrl *ctrl);
+
+/* Frees it when it has ended and its last queue has left. */
+void ctrl_try_free(struct ctrl *ctrl);
+
+/* A controller of this reactor by its id, or NULL; none that has ended. */
+struct ctrl *ctrl_find(struct reactor *reactor, uint16_t cntlid);
+/* The index of the reactor that owns CNTLID; any value is answered. */
+uint32_t ctrl_owner(const struct reactor *reactor, uint16_t cntlid);
+
+/* Some Connect waits for an id in use: sees to its deadline. */
+void ctrl_arm_replace(struct ctrl *ctrl);
+
+uint64_t ctrl_cap(const struct ctrl *ctrl);
+/* A write of CC: enable, reset, shutdown. */
+void ctrl_set_cc(struct ctrl *ctrl, uint32_t cc);
+bool ctrl_ready(const struct ctrl *ctrl);
+
+/* The host has shown life. */
+void ctrl_alive(struct ctrl *ctrl);
+void ctrl_set_kato(struct ctrl *ctrl, uint32_t kato_ms);
+
+/* Takes an asynchronous event request in CORE. */
+void ctrl_hold_aer(struct ctrl *ctrl, struct request *request);
+/* Completes the held request CID as aborted; false: none such. */
+bool ctrl_abort_aer(struct ctrl *ctrl, uint16_t cid);
+
+#endif

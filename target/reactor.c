@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reactors: their threads from the first turn to the last.
+ */
+#include "target/reactor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "target/conn.h"
+#include "target/subsys.h"
+#include "target/target.h"
+
+/* At most this part of the pool is one connection's, so that one slow host cannot pin it all; and
+ * at least two of the largest commands, or it would not move. */
+#define REACTOR_CONN_SHARE     4
+#define REACTOR_CONN_MIN_BYTES (2u << 20)
+
+/* What transports have begun to take down is over when nothing happens for that long. */
+#define REACTOR_SETTLE_NS    10000000
+#define REACTOR_SETTLE_TURNS 1000
+
+int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
+{
+	const struct target_settings *settings = &target->settings;
+	const struct loop_options options = {
+		.engine = settings->engine, .spin_ns = settings->spin_ns};
+	uint64_t pool_bytes = settings->memory_bytes / target->nr_reactors;
+	struct reactor *reactor = calloc(1, sizeof(*reactor));
+	int error;
+
+	if (!reactor)
+		return -ENOMEM;
+	reactor->target = target;
+	reactor->index = index;
+	reactor->next_conn_number = index + 1;
+	reactor->conn_buffer_bytes =
+		max_of(pool_bytes / REACTOR_CONN_SHARE, (uint64_t)REACTOR_CONN_MIN_BYTES);
+	list_init(&reactor->conns);
+	error = loop_create(&options, &reactor->loop);
+	if (error)
+		goto free_reactor;
+	error = bufpool_create(reactor->loop, pool_bytes, &reactor->pool);
+	if (error)
+		goto destroy_loop;
+	*ret = reactor;
+	return 0;
+
+destroy_loop:
+	loop_destroy(reactor->loop);
+free_reactor:
+	free(reactor);
+	return error;
+}
+
+/* --- on the reactor's thread ----------------------------------------------------------------- */
+
+static int reactor_attach_subsys(struct reactor *reactor, const struct subsys *subsys)
+{
+	for (uint32_t nsid = 0; nsid < subsys->ns_limit; nsid++) {
+		const struct ns *ns = subsys->ns[nsid];
+		int error;
+
+		if (!ns)
+			continue;
+		error = ns->backend->ops->attach(
+			ns->backend, reactor->loop, &reactor->ns_queues[ns->index]);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int reactor_attach_backends(struct reactor *reactor)
+{
+	const struct subsys *subsys;
+
+	reactor->nr_ns_queues = reactor->target->nr_namespaces;
+	reactor->ns_queues = calloc(reactor->nr_ns_queues + 1, sizeof(*reactor->ns_queues));
+	if (!reactor->ns_queues)
+		return -ENOMEM;
+	list_for_each_entry (subsys, &reactor->target->subsystems, node) {
+		int error = reactor_attach_subsys(reactor, subsys);
+
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static void reactor_detach_backends(struct reactor *reactor)
+{
+	for (uint32_t i = 0; reactor->ns_queues && i < reactor->nr_ns_queues; i++)
+		if (reactor->ns_queues[i])
+			reactor->ns_queues[i]->ops->detach(reactor->ns_queues[i]);
+	free(reactor->ns_queues);
+}
+
+static void reactor_settle(struct reactor *reactor)
+{
+	for (int i = 0; i < REACTOR_SETTLE_TURNS; i++)
+		if (!loop_wait(reactor->loop, REACTOR_SETTLE_NS))
+			return;
+}
+
+static void *reactor_main(void *arg)
+{
+	struct reactor *reactor = arg;
+
+	reactor->start_error = reactor_attach_backends(reactor);
+	loop_send(reactor->target->loop, &reactor->started);
+	loop_run(reactor->loop);
+	assert(list_empty(&reactor->conns));
+	for (unsigned i = 0; i < NR_TRANSPORTS; i++)
+		if (transports[i] && transports[i]->free_state)
+			transports[i]->free_state(reactor);
+	reactor_settle(reactor);
+	reactor_detach_backends(reactor);
+	return NULL;
+}
+
+static void reactor_stop_here(struct loop_message *message)
+{
+	struct reactor *reactor = container_of(message, struct reactor, stop);
+	struct conn *conn, *after;
+
+	reactor->stopping = true;
+	list_for_each_entry_safe (conn, after, &reactor->conns, node)
+		conn_close(conn, "the target stops");
+}
+
+static void reactor_exit_here(struct loop_message *message)
+{
+	loop_stop(container_of(message, struct reactor, exit)->loop);
+}
+
+/* --- from other threads ---------------------------------------------------------------------- */
+
+int reactor_start(struct reactor *reactor)
+{
+	char name[16];
+	int error = pthread_create(&reactor->thread, NULL, reactor_main, reactor);
+
+	if (error)
+		return -error;
+	reactor->thread_started = true;
+	snprintf(name, sizeof(name), "reactor %u", reactor->index);
+	pthread_setname_np(reactor->thread, name);
+	return 0;
+}
+
+void reactor_stop(struct reactor *reactor)
+{
+	reactor->stop.fn = reactor_stop_here;
+	loop_send(reactor->loop, &reactor->stop);
+}
+
+void reactor_exit(struct reactor *reactor)
+{
+	reactor->exit.fn = reactor_exit_here;
+	loop_send(reactor->loop, &reactor->exit);
+}
+
+void reactor_destroy(struct reactor *reactor)
+{
+	if (!reactor)
+		return;
+	if (reactor->thread_started)
+		pthread_join(reactor->thread, NULL);
+	bufpool_destroy(reactor->pool);
+	loop_destroy(reactor->loop);
+	free(reactor);
+}

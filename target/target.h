@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The target as a whole: its settings, subsystems, ports and reactors, and the control thread (the
+ * process's first) that starts and stops them. Settings and subsystems do not change once the
+ * reactors run; all else belongs to one reactor.
+ */
+#ifndef HAUL_TARGET_TARGET_H
+#define HAUL_TARGET_TARGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/base/list.h"
+#include "proto/base/log.h"
+#include "proto/base/loop.h"
+#include "proto/nvme/uri.h"
+#include "target/transport.h"
+
+struct subsys;
+struct reactor;
+
+#define TARGET_MAX_REACTORS 64
+#define TARGET_MAX_PORTS    64
+/* Connections of the process: each is a descriptor and some memory. */
+#define TARGET_MAX_CONNS    8192
+
+struct target_settings {
+	uint32_t nr_reactors; /* 0: the CPUs this process may use, at most 8 */
+	enum loop_engine engine;
+	uint64_t spin_ns;
+	uint64_t memory_bytes; /* data buffers of all reactors together */
+	enum log_level log_level;
+};
+#define TARGET_SETTINGS_DEFAULT                                                           \
+	{                                                                                 \
+		.engine = LOOP_ENGINE_AUTO, .spin_ns = 20000, .memory_bytes = 512u << 20, \
+		.log_level = LOG_LEVEL_INFO                                               \
+	}
+#define TARGET_MAX_THREADS_DEFAULT    8
+/* Each size class of the pool needs a region, on each reactor. */
+#define TARGET_MIN_MEMORY_PER_REACTOR (8u << 20)
+
+struct target {
+	struct target_settings settings;
+	struct list subsystems; /* of struct subsys; constant once reactors run */
+	uint32_t nr_namespaces; /* of all subsystems: size of the reactors' tables */
+	struct list ports;	/* made by the control thread, then the first reactor's */
+	uint32_t nr_ports;
+	uint32_t nr_reactors;
+	struct reactor *reactors[TARGET_MAX_REACTORS];
+
+	/* The first reactor's: it accepts for all and knows how many connections each has. */
+	uint32_t nr_conns[TARGET_MAX_REACTORS];
+	uint32_t nr_conns_all;
+	uint32_t next_reactor;
+	bool stopping;
+	struct log_limit accept_log;
+
+	/* The control thread's, and messages between it and the first reactor. */
+	struct loop *loop;
+	uint32_t nr_starting;	    /* reactors and the listeners, whose news is awaited */
+	int start_error;	    /* the first one's */
+	char start_why[256];	    /* of the listeners */
+	struct loop_message listen; /* to the first reactor and back */
+	int listen_error;
+	struct loop_message stop;    /* to the first reactor */
+	struct loop_message stopped; /* from it: no connection is left */
+	bool is_stopped;
+	int run_error;
+	int signal_fd;
+	struct loop_poll signal_poll;
+	struct loop_timer deadline;
+	bool draining;
+};
+
+void target_init(struct target *target, const struct target_settings *settings);
+
+/* A listener for an URI that has been parsed. Resolves the host; may block. */
+int target_add_port(
+	struct target *target, const struct nvme_uri *uri, char *why, size_t why_size) must_check;
+
+/* Blocks the signals target_run() waits for, in this thread and those made after. */
+int target_block_signals(void) must_check;
+
+/* Makes the reactors, attaches the namespaces and starts to listen. On failure WHY has one line
+ * for the user; target_destroy() is due either way. */
+int target_start(struct target *target, char *why, size_t why_size) must_check;
+
+/* Until SIGTERM or SIGINT, then drains. 0, or -ETIMEDOUT/-EINTR when connections were left behind
+ * after a deadline or a second signal: then nothing may be destroyed, only _exit() is safe. */
+int target_run(struct target *target) must_check;
+
+/* After target_start() has failed or target_run() has returned 0, or without either. */
+void target_destroy(struct target *target);
+
+/* On the first reactor: the one with the fewest connections, which now has one more. */
+struct reactor *target_pick_reactor(struct target *target);
+/* On the first reactor: a connection of REACTOR is over. */
+void target_conn_gone(struct target *target, struct reactor *reactor);
+
+/* "tcp://127.0.0.1:4420" of a port that listens. */
+#define TARGET_ADDRESS_TEXT 128
+void target_port_describe(const struct port *port, char ret_text[TARGET_ADDRESS_TEXT]);
+
+#endif
