@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The commands: one row each, found by opcode. A row says which way data moves, how its length is
+ * found and what runs when the data is here. All checks of a command's own fields are made in
+ * PREPARE, before anything moves.
+ */
+#ifndef HAUL_TARGET_CMD_H
+#define HAUL_TARGET_CMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "target/request.h"
+
+struct cmd {
+	const char *name;
+	enum request_direction direction;
+	bool before_connect; /* legal on a queue without association */
+	bool before_ready;   /* legal while CSTS.RDY is 0 */
+	/* Checks the fields, sets request->data_len (0 is no data). NULL: no data and no fields.
+	 * A status other than 0 ends the command. */
+	uint16_t (*prepare)(struct request *request);
+	/* The host may describe more than data_len, up to this: then all of it is brought (Linux
+	 * always sends room for 256 ranges with Dataset Management). 0: lengths are equal. */
+	uint32_t max_len;
+	/* Data from the host is at request->bytes, or room for data_len zeroed bytes (unless
+	 * fills_all) is there. In CORE. Ends in request_complete(), now or later. */
+	void (*run)(struct request *request);
+	bool fills_all; /* TO_HOST: run writes each of data_len bytes */
+};
+
+/* NULL: Invalid Opcode. */
+const struct cmd *cmd_find(const struct request *request);
+const struct cmd *cmd_fabrics_find(uint8_t fctype);
+const struct cmd *cmd_admin_find(uint8_t opcode);
+const struct cmd *cmd_discovery_find(uint8_t opcode);
+const struct cmd *cmd_io_find(uint8_t opcode);
+
+/* The largest data of one command, and MDTS that says so (2^8 pages of 4 KiB). */
+#define CMD_MDTS      8
+#define CMD_MAX_BYTES (1u << 20)
+static_assert(4096u << CMD_MDTS == CMD_MAX_BYTES);
+
+/* Rows and the bodies that several tables share. */
+uint16_t cmd_identify_prepare(struct request *request);
+void cmd_identify_run(struct request *request);
+uint16_t cmd_get_log_prepare(struct request *request);
+void cmd_get_log_run(struct request *request);
+uint16_t cmd_set_features_prepare(struct request *request);
+void cmd_set_features_run(struct request *request);
+uint16_t cmd_get_features_prepare(struct request *request);
+void cmd_get_features_run(struct request *request);
+void cmd_keep_alive_run(struct request *request);
+void cmd_async_event_run(struct request *request);
+void cmd_abort_run(struct request *request);
+
+#define CMD_INVALID_FIELD (NVME_SC_INVALID_FIELD | NVME_STATUS_DNR)
+
+#endif

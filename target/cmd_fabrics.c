@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fabrics commands (NVMe base 2.0 chapter 6): Connect, properties, Disconnect.
+ */
+#include "target/cmd.h"
+
+#include "target/cmd_connect.h"
+#include "target/conn.h"
+#include "target/ctrl.h"
+#include "target/reactor.h"
+
+/* After Disconnect the host closes the connection; if it does not, we do. */
+#define CMD_DISCONNECT_NS 2000000000ull
+
+static uint16_t cmd_property_prepare(struct request *request)
+{
+	return request->conn->qid ? NVME_SC_INVALID_OPCODE | NVME_STATUS_DNR : 0;
+}
+
+static bool cmd_property_value(
+	const struct ctrl *ctrl, uint32_t offset, uint64_t *ret_value, unsigned *ret_size)
+{
+	*ret_size = NVME_PROPERTY_4_BYTES;
+	switch (offset) {
+	case NVME_PROPERTY_CAP:
+		*ret_size = NVME_PROPERTY_8_BYTES;
+		*ret_value = ctrl_cap(ctrl);
+		return true;
+	case NVME_PROPERTY_VS:
+		*ret_value = CTRL_VERSION;
+		return true;
+	case NVME_PROPERTY_CC:
+		*ret_value = ctrl->cc;
+		return true;
+	case NVME_PROPERTY_CSTS:
+		*ret_value = ctrl->csts;
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void cmd_property_get_run(struct request *request)
+{
+	const struct nvme_property *property = &request->cmd.property;
+	struct ctrl *ctrl = request->conn->member.ctrl;
+	uint64_t value;
+	unsigned size;
+
+	ctrl_alive(ctrl);
+	if (!cmd_property_value(ctrl, le32_get(property->ofst), &value, &size) ||
+		(property->attrib & NVME_PROPERTY_ATTRIB_SIZE) != size) {
+		request_complete(request, CMD_INVALID_FIELD);
+		return;
+	}
+	request->cqe.property = le64(value);
+	request_complete(request, 0);
+}
+
+static void cmd_property_set_run(struct request *request)
+{
+	const struct nvme_property *property = &request->cmd.property;
+	struct ctrl *ctrl = request->conn->member.ctrl;
+
+	ctrl_alive(ctrl);
+	if (le32_get(property->ofst) != NVME_PROPERTY_CC ||
+		(property->attrib & NVME_PROPERTY_ATTRIB_SIZE) != NVME_PROPERTY_4_BYTES) {
+		request_complete(request, CMD_INVALID_FIELD);
+		return;
+	}
+	ctrl_set_cc(ctrl, (uint32_t)le64_get(property->value));
+	request_complete(request, 0);
+}
+
+static uint16_t cmd_disconnect_prepare(struct request *request)
+{
+	/* NVMe base 2.0 6.4: only an I/O queue is disconnected by a command. */
+	if (request->conn->qid == 0)
+		return NVME_SC_DISCONNECT_INVALID_QUEUE_TYPE | NVME_STATUS_DNR;
+	if (le16_get(request->cmd.disconnect.recfmt) != NVME_DISCONNECT_RECFMT)
+		return NVME_SC_CONNECT_FORMAT | NVME_STATUS_DNR;
+	return 0;
+}
+
+static void cmd_disconnect_run(struct request *request)
+{
+	struct conn *conn = request->conn;
+	struct loop *loop = conn->reactor->loop;
+
+	conn->connected = false;
+	loop_timer_set(loop, &conn->handshake, loop_now_ns(loop) + CMD_DISCONNECT_NS);
+	request_complete(request, 0);
+}
+
+static const struct cmd cmd_connect = {
+	.name = "Connect",
+	.direction = REQUEST_FROM_HOST,
+	.before_connect = true,
+	.before_ready = true,
+	.prepare = cmd_connect_prepare,
+	.run = cmd_connect_run,
+};
+
+static const struct cmd cmd_property_get = {
+	.name = "Property Get",
+	.before_ready = true,
+	.prepare = cmd_property_prepare,
+	.run = cmd_property_get_run,
+};
+
+static const struct cmd cmd_property_set = {
+	.name = "Property Set",
+	.before_ready = true,
+	.prepare = cmd_property_prepare,
+	.run = cmd_property_set_run,
+};
+
+static const struct cmd cmd_disconnect = {
+	.name = "Disconnect",
+	.before_ready = true,
+	.prepare = cmd_disconnect_prepare,
+	.run = cmd_disconnect_run,
+};
+
+const struct cmd *cmd_fabrics_find(uint8_t fctype)
+{
+	switch (fctype) {
+	case NVME_FCTYPE_CONNECT:
+		return &cmd_connect;
+	case NVME_FCTYPE_PROPERTY_GET:
+		return &cmd_property_get;
+	case NVME_FCTYPE_PROPERTY_SET:
+		return &cmd_property_set;
+	case NVME_FCTYPE_DISCONNECT:
+		return &cmd_disconnect;
+	default:
+		return NULL;
+	}
+}

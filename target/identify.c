@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Identify (NVMe base 2.0 5.17). Each answer is a zeroed page in which the facts are set.
+ */
+#include "proto/nvme/identify.h"
+
+#include <string.h>
+
+#include "target/cmd.h"
+#include "target/conn.h"
+#include "target/ctrl.h"
+#include "target/subsys.h"
+#include "target/transport.h"
+
+#define IDENTIFY_MODEL	  "haul NVMe-oF target"
+#define IDENTIFY_FIRMWARE HAUL_VERSION
+/* Kelvin. There is no sensor: limits a monitor will not find exceeded. */
+#define IDENTIFY_WCTEMP	  343
+#define IDENTIFY_CCTEMP	  353
+
+static void identify_text(char *field, size_t size, const char *text)
+{
+	if (nvme_field_set(field, size, text))
+		memset(field, ' ', size);
+}
+
+static void identify_ctrl_common(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
+{
+	const struct transport_ops *ops = ctrl->admin->ops;
+
+	identify_text(id->sn, sizeof(id->sn), ctrl->subsys->serial);
+	identify_text(id->mn, sizeof(id->mn), IDENTIFY_MODEL);
+	identify_text(id->fr, sizeof(id->fr), IDENTIFY_FIRMWARE);
+	id->mdts = CMD_MDTS;
+	id->cntlid = le16(ctrl->cntlid);
+	id->ver = le32(CTRL_VERSION);
+	id->ctratt = le32(NVME_ID_CTRATT_HOSTID_128);
+	id->aerl = CTRL_MAX_AERS - 1;
+	id->kas = le16(CTRL_KAS_MS / 100);
+	id->sqes = NVME_SQES << 4 | NVME_SQES;
+	id->cqes = NVME_CQES << 4 | NVME_CQES;
+	id->maxcmd = le16((uint16_t)min_of(ops->max_depth, 65535u));
+	id->sgls = le32(ops->sgls);
+	memcpy(id->subnqn, ctrl->subsys->nqn, strlen(ctrl->subsys->nqn));
+	id->ioccsz = le32((uint32_t)(sizeof(struct nvme_cmd) + ops->max_inline) / 16);
+	id->iorcsz = le32(sizeof(struct nvme_cqe) / 16);
+	id->msdbd = ops->msdbd;
+}
+
+static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
+{
+	identify_ctrl_common(ctrl, id);
+	id->lpa = NVME_ID_LPA_EXTENDED | NVME_ID_LPA_LID0;
+	if (ctrl->subsys->discovery) {
+		id->cntrltype = NVME_CNTRLTYPE_DISCOVERY;
+		id->dctype = NVME_DCTYPE_DDC;
+		id->oaes = le32(NVME_AEC_DISCOVERY);
+		return 0;
+	}
+	id->cntrltype = NVME_CNTRLTYPE_IO;
+	id->cmic = NVME_ID_CMIC_MULTI_PORT | NVME_ID_CMIC_MULTI_CTRL;
+	id->oaes = le32(NVME_AEC_NS);
+	id->acl = CTRL_MAX_ABORTS - 1;
+	id->frmw = NVME_ID_FRMW_SLOT1_READONLY | 1 << NVME_ID_FRMW_SLOTS_SHIFT;
+	id->lpa |= NVME_ID_LPA_EFFECTS;
+	id->wctemp = le16(IDENTIFY_WCTEMP);
+	id->cctemp = le16(IDENTIFY_CCTEMP);
+	id->nn = le32(SUBSYS_MAX_NSID);
+	id->oncs = le16(NVME_ID_ONCS_DSM | NVME_ID_ONCS_WRITE_ZEROES | NVME_ID_ONCS_FEATURES_SAVE);
+	id->vwc = NVME_ID_VWC_FLUSH_ALL_YES |
+		  (ctrl->subsys->volatile_cache ? NVME_ID_VWC_PRESENT : 0);
+	id->ofcs = le16(NVME_ID_OFCS_DISCONNECT);
+	return 0;
+}
+
+/* --- namespaces ------------------------------------------------------------------------------ */
+
+static void identify_ns_optimal(const struct ns *ns, struct nvme_id_ns *id)
+{
+	uint32_t lbas = ns->backend->geometry.optimal_bytes >> ns->lba_shift;
+
+	if (lbas < 1 || lbas > UINT16_MAX)
+		return;
+	id->nsfeat |= NVME_ID_NSFEAT_OPTPERF;
+	id->npwg = id->npwa = id->npdg = id->npda = id->nows = le16((uint16_t)(lbas - 1));
+}
+
+static uint16_t identify_ns(const struct ns *ns, struct nvme_id_ns *id)
+{
+	const struct backend_geometry *geometry = &ns->backend->geometry;
+
+	id->nsze = id->ncap = id->nuse = le64(ns->nr_lbas);
+	id->nmic = NVME_ID_NMIC_SHARED;
+	id->dlfeat =
+		NVME_ID_DLFEAT_DEAC | (geometry->discard_zeroes ? NVME_ID_DLFEAT_READ_ZEROES : 0);
+	id->nvmcap = le128(ns->nr_lbas << ns->lba_shift);
+	identify_ns_optimal(ns, id);
+	id->nsattr = ns->read_only ? NVME_ID_NSATTR_WRITE_PROTECTED : 0;
+	memcpy(id->nguid, ns->uuid.b, sizeof(id->nguid));
+	id->lbaf[0].ds = ns->lba_shift;
+	return 0;
+}
+
+static uint8_t *identify_add_desc(uint8_t *at, uint8_t nidt, const void *nid, uint8_t size)
+{
+	struct nvme_ns_desc *desc = (struct nvme_ns_desc *)at;
+
+	desc->nidt = nidt;
+	desc->nidl = size;
+	memcpy(desc->nid, nid, size);
+	return at + sizeof(*desc) + size;
+}
+
+static uint16_t identify_ns_descs(const struct ns *ns, void *page)
+{
+	static const uint8_t csi = NVME_CSI_NVM;
+	uint8_t *at = page;
+
+	at = identify_add_desc(at, NVME_NIDT_NGUID, ns->uuid.b, sizeof(ns->uuid.b));
+	at = identify_add_desc(at, NVME_NIDT_UUID, ns->uuid.b, sizeof(ns->uuid.b));
+	identify_add_desc(at, NVME_NIDT_CSI, &csi, sizeof(csi));
+	return 0;
+}
+
+static uint16_t identify_ns_independent(const struct ns *ns, struct nvme_id_ns_independent *id)
+{
+	id->nmic = NVME_ID_NMIC_SHARED;
+	id->nsattr = ns->read_only ? NVME_ID_NSATTR_WRITE_PROTECTED : 0;
+	id->nstat = NVME_ID_NSTAT_READY;
+	return 0;
+}
+
+static uint16_t identify_ns_list(
+	const struct subsys *subsys, uint32_t after, struct nvme_ns_list *list)
+{
+	uint32_t nr = 0;
+
+	if (after >= NVME_NSID_MAX)
+		return NVME_SC_INVALID_NS | NVME_STATUS_DNR;
+	for (uint32_t nsid = after + 1; nsid < subsys->ns_limit && nr < NVME_NS_LIST_MAX; nsid++)
+		if (subsys->ns[nsid])
+			list->nsid[nr++] = le32(nsid);
+	return 0;
+}
+
+static uint16_t identify_io_command_sets(struct nvme_id_iocs *id)
+{
+	id->iocsc[0] = le64(1ull << NVME_CSI_NVM);
+	return 0;
+}
+
+/* --- the command ----------------------------------------------------------------------------- */
+
+/* Of the page that CNS names; NULL NS: the id is legal but nothing is there. */
+static uint16_t identify_fill_ns(const struct request *request, const struct ns *ns, void *page)
+{
+	const struct nvme_cmd_identify *identify = &request->cmd.identify;
+
+	switch (identify->cns) {
+	case NVME_CNS_NS:
+		return ns ? identify_ns(ns, page) : 0;
+	case NVME_CNS_NS_DESC_LIST:
+		return ns ? identify_ns_descs(ns, page) : CMD_INVALID_FIELD;
+	case NVME_CNS_INDEPENDENT_NS:
+		return ns ? identify_ns_independent(ns, page) : 0;
+	default: /* NVME_CNS_CSI_NS: the NVM command set's page has nothing to say without metadata
+		  */
+		return identify->csi == NVME_CSI_NVM ? 0 : CMD_INVALID_FIELD;
+	}
+}
+
+static uint16_t identify_fill(const struct request *request, const struct ctrl *ctrl, void *page)
+{
+	const struct nvme_cmd_identify *identify = &request->cmd.identify;
+	uint32_t nsid = le32_get(request->cmd.nsid);
+
+	if (identify->cns == NVME_CNS_CTRL)
+		return identify_ctrl(ctrl, page);
+	if (ctrl->subsys->discovery)
+		return CMD_INVALID_FIELD;
+	switch (identify->cns) {
+	case NVME_CNS_NS:
+	case NVME_CNS_NS_DESC_LIST:
+	case NVME_CNS_CSI_NS:
+	case NVME_CNS_INDEPENDENT_NS:
+		if (!nsid_valid(nsid))
+			return NVME_SC_INVALID_NS | NVME_STATUS_DNR;
+		return identify_fill_ns(request, subsys_ns(ctrl->subsys, nsid), page);
+	case NVME_CNS_ACTIVE_NS_LIST:
+		return identify_ns_list(ctrl->subsys, nsid, page);
+	case NVME_CNS_CSI_ACTIVE_NS_LIST:
+		if (identify->csi != NVME_CSI_NVM)
+			return CMD_INVALID_FIELD;
+		return identify_ns_list(ctrl->subsys, nsid, page);
+	case NVME_CNS_CSI_CTRL: /* all limits 0: none beyond those of the commands */
+		return identify->csi == NVME_CSI_NVM ? 0 : CMD_INVALID_FIELD;
+	case NVME_CNS_IO_COMMAND_SETS:
+		return identify_io_command_sets(page);
+	default:
+		return CMD_INVALID_FIELD;
+	}
+}
+
+uint16_t cmd_identify_prepare(struct request *request)
+{
+	request->data_len = NVME_IDENTIFY_SIZE;
+	return 0;
+}
+
+void cmd_identify_run(struct request *request)
+{
+	struct ctrl *ctrl = request->conn->member.ctrl;
+
+	ctrl_alive(ctrl);
+	request_complete(request, identify_fill(request, ctrl, request->bytes));
+}
