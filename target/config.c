@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hauld.conf: one schema for libcyaml, then the checks a schema cannot make, then the target.
+ */
+#include "target/config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cyaml/cyaml.h>
+
+#include "proto/nvme/fabrics.h"
+#include "proto/nvme/uri.h"
+#include "target/backend_later.h"
+#include "target/config_source.h"
+#include "target/subsys.h"
+#include "target/target.h"
+
+#define CONFIG_WHY_BYTES 512
+
+struct config_ns {
+	char *path;
+	char *ram;
+	char *null;
+	char *uuid;
+	uint32_t nsid;
+	uint32_t block;
+	bool readonly;
+};
+
+struct config_subsys {
+	char *nqn;
+	char *serial;
+	struct config_ns *namespaces;
+	unsigned namespaces_count;
+};
+
+struct config_file {
+	char **listen;
+	unsigned listen_count;
+	struct config_subsys *subsystems;
+	unsigned subsystems_count;
+	uint32_t threads;
+	char *engine;
+	char *memory;
+	uint32_t *spin_us;
+};
+
+static const cyaml_schema_value_t config_text = {
+	CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 1, 4096)};
+
+static const cyaml_schema_field_t config_ns_fields[] = {
+	CYAML_FIELD_STRING_PTR(
+		"path", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_ns, path, 1, 4096),
+	CYAML_FIELD_STRING_PTR(
+		"ram", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_ns, ram, 1, 64),
+	CYAML_FIELD_STRING_PTR(
+		"null", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_ns, null, 1, 64),
+	CYAML_FIELD_STRING_PTR(
+		"uuid", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_ns, uuid, 1, 64),
+	CYAML_FIELD_UINT("nsid", CYAML_FLAG_OPTIONAL, struct config_ns, nsid),
+	CYAML_FIELD_UINT("block", CYAML_FLAG_OPTIONAL, struct config_ns, block),
+	CYAML_FIELD_BOOL("readonly", CYAML_FLAG_OPTIONAL, struct config_ns, readonly),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t config_ns_value = {
+	CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_ns, config_ns_fields)};
+
+/* "allow" is a word or a list, which a schema cannot say: config_allow() reads it from the tree. */
+static const cyaml_schema_field_t config_subsys_fields[] = {
+	CYAML_FIELD_STRING_PTR("nqn", CYAML_FLAG_POINTER, struct config_subsys, nqn, 1, 4096),
+	CYAML_FIELD_STRING_PTR("serial", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_subsys, serial, 1, 4096),
+	CYAML_FIELD_IGNORE("allow", CYAML_FLAG_OPTIONAL),
+	CYAML_FIELD_SEQUENCE("namespaces", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_subsys, namespaces, &config_ns_value, 0, SUBSYS_MAX_NSID),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t config_subsys_value = {
+	CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_subsys, config_subsys_fields)};
+
+static const cyaml_schema_field_t config_fields[] = {
+	CYAML_FIELD_SEQUENCE("listen", CYAML_FLAG_POINTER, struct config_file, listen, &config_text,
+		1, TARGET_MAX_PORTS),
+	CYAML_FIELD_SEQUENCE("subsystems", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_file, subsystems, &config_subsys_value, 0, CYAML_UNLIMITED),
+	CYAML_FIELD_UINT("threads", CYAML_FLAG_OPTIONAL, struct config_file, threads),
+	CYAML_FIELD_STRING_PTR("engine", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_file, engine, 1, 64),
+	CYAML_FIELD_STRING_PTR("memory", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_file, memory, 1, 64),
+	CYAML_FIELD_UINT_PTR(
+		"spin_us", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_file, spin_us),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t config_schema = {
+	CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct config_file, config_fields)};
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+static void config_cyaml_log(cyaml_log_t level, void *ctx, const char *format, va_list args)
+{
+	char text[512];
+
+	(void)level;
+	vsnprintf(text, sizeof(text), format, args);
+	config_complaint_add(ctx, text);
+}
+
+static cyaml_config_t config_cyaml(struct config_complaint *complaint)
+{
+	return (cyaml_config_t){.log_fn = config_cyaml_log,
+		.log_ctx = complaint,
+		.mem_fn = cyaml_mem,
+		.log_level = CYAML_LOG_ERROR};
+}
+
+static void config_free(struct config_file *config)
+{
+	struct config_complaint unused = {0};
+	cyaml_config_t cyaml = config_cyaml(&unused);
+
+	if (config)
+		cyaml_free(&cyaml, &config_schema, config, 0);
+}
+
+static int config_read(struct config_source *source, struct config_file **ret)
+{
+	struct config_complaint complaint = {0};
+	cyaml_config_t cyaml = config_cyaml(&complaint);
+	cyaml_err_t error =
+		cyaml_load_file(source->file, &cyaml, &config_schema, (cyaml_data_t **)ret, NULL);
+
+	if (error == CYAML_OK && *ret)
+		return 0;
+	if (!complaint.what[0])
+		snprintf(complaint.what, sizeof(complaint.what), "%s", cyaml_strerror(error));
+	config_source_complain(source, &complaint);
+	return -EINVAL;
+}
+
+/* --- settings -------------------------------------------------------------------------------- */
+
+static int config_settings(struct config_source *source, const struct config_file *config,
+	struct target_settings *settings)
+{
+	if (config_source_at(source, "threads")) {
+		if (config->threads < 1 || config->threads > TARGET_MAX_REACTORS)
+			return config_source_wrong(source, "threads",
+				"%u is not a number from 1 to %u", config->threads,
+				TARGET_MAX_REACTORS);
+		settings->nr_reactors = config->threads;
+	}
+	if (config->engine && loop_engine_parse(config->engine, &settings->engine))
+		return config_source_wrong(source, "engine",
+			"'%s' is not known: io_uring, epoll and auto are", config->engine);
+	if (config->memory && backend_parse_size(config->memory, &settings->memory_bytes))
+		return config_source_wrong(
+			source, "memory", "'%s' is not a size such as 512M", config->memory);
+	if (config->spin_us) {
+		if (*config->spin_us > 1000000)
+			return config_source_wrong(source, "spin_us",
+				"%u is not a number from 0 to 1000000", *config->spin_us);
+		settings->spin_ns = *config->spin_us * 1000ull;
+	}
+	return 0;
+}
+
+static int config_listen(
+	struct config_source *source, const struct config_file *config, struct target *target)
+{
+	char why[CONFIG_WHY_BYTES];
+	char path[CONFIG_PATH_BYTES];
+
+	for (unsigned i = 0; i < config->listen_count; i++) {
+		struct nvme_uri uri;
+		int error = nvme_uri_parse(
+			config->listen[i], NVME_URI_LISTENER, &uri, why, sizeof(why));
+
+		if (!error)
+			error = target_add_port(target, &uri, why, sizeof(why));
+		snprintf(path, sizeof(path), "listen.%u", i);
+		if (error)
+			return config_source_wrong(source, path, "%s: %s", config->listen[i], why);
+	}
+	return 0;
+}
+
+/* --- subsystems ------------------------------------------------------------------------------ */
+
+static int config_allow_host(
+	struct config_source *source, const char *path, yaml_node_t *node, struct subsys *subsys)
+{
+	const char *fault = NULL;
+	const char *nqn;
+	int error;
+
+	if (node->type != YAML_SCALAR_NODE)
+		return config_source_wrong(source, path, "not the name of a host");
+	nqn = (const char *)node->data.scalar.value;
+	if (nvme_nqn_check(nqn, node->data.scalar.length, &fault))
+		return config_source_wrong(source, path, "'%s': %s", nqn, fault);
+	error = subsys_allow_host(subsys, nqn);
+	if (error)
+		return config_source_wrong(source, path, "%s", strerror(-error));
+	return 0;
+}
+
+static int config_allow(struct config_source *source, const char *path, struct subsys *subsys)
+{
+	yaml_node_t *node = config_source_at(source, path);
+
+	if (!node) {
+		subsys->allow_any = true;
+		return 0;
+	}
+	if (node->type == YAML_SCALAR_NODE) {
+		if (strcmp((const char *)node->data.scalar.value, "any"))
+			return config_source_wrong(source, path,
+				"'%s' is neither 'any' nor a list of host NQNs",
+				(const char *)node->data.scalar.value);
+		subsys->allow_any = true;
+		return 0;
+	}
+	if (node->type != YAML_SEQUENCE_NODE)
+		return config_source_wrong(
+			source, path, "is neither 'any' nor a list of host NQNs");
+	for (yaml_node_item_t *item = node->data.sequence.items.start;
+		item < node->data.sequence.items.top; item++) {
+		char at[CONFIG_PATH_BYTES + 16];
+		int error;
+
+		snprintf(at, sizeof(at), "%s.%u", path,
+			(unsigned)(item - node->data.sequence.items.start));
+		error = config_allow_host(source, at, config_source_node(source, *item), subsys);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int config_serial(
+	struct config_source *source, const char *path, const char *serial, struct subsys *subsys)
+{
+	char field[SUBSYS_SERIAL_MAX];
+
+	if (!serial)
+		return 0;
+	if (nvme_field_set(field, sizeof(field), serial))
+		return config_source_wrong(source, path,
+			"'%s' is not of at most %u printable ASCII characters", serial,
+			SUBSYS_SERIAL_MAX);
+	snprintf(subsys->serial, sizeof(subsys->serial), "%s", serial);
+	return 0;
+}
+
+/* What of a namespace can be judged without opening it. SPEC: room for "ram:" and a size. */
+static int config_ns_check(struct config_source *source, const char *path,
+	const struct config_ns *config, struct ns_options *options, char *spec, size_t spec_size)
+{
+	int nr = !!config->path + !!config->ram + !!config->null;
+	const char *size = config->ram ? config->ram : config->null;
+	const char *kind = config->ram ? "ram" : "null";
+	char at[CONFIG_PATH_BYTES + 16];
+	uint64_t bytes;
+
+	if (nr != 1)
+		return config_source_wrong(source, path,
+			"has %s of 'path', 'ram' and 'null': exactly one says what the disk is",
+			nr ? "more than one" : "none");
+	if (size && (backend_parse_size(size, &bytes) || bytes % 4096)) {
+		snprintf(at, sizeof(at), "%s.%s", path, kind);
+		return config_source_wrong(
+			source, at, "'%s' is not a size such as 1G, a multiple of 4096", size);
+	}
+	snprintf(at, sizeof(at), "%s.nsid", path);
+	if (config_source_at(source, at) && !nsid_valid(config->nsid))
+		return config_source_wrong(source, at, "%u is not a number from 1 to %u",
+			config->nsid, SUBSYS_MAX_NSID);
+	snprintf(at, sizeof(at), "%s.block", path);
+	if (config_source_at(source, at) && config->block != 512 && config->block != 4096)
+		return config_source_wrong(source, at, "%u is neither 512 nor 4096", config->block);
+	snprintf(spec, spec_size, "%s:%s", kind, size ? size : "");
+	options->path = config->path ? config->path : spec;
+	options->nsid = config->nsid;
+	options->block_bytes = config->block;
+	options->read_only = config->readonly;
+	return 0;
+}
+
+static int config_uuid(
+	struct config_source *source, const char *path, const char *text, struct nvme_uuid *ret)
+{
+	char at[CONFIG_PATH_BYTES + 16];
+
+	snprintf(at, sizeof(at), "%s.uuid", path);
+	if (nvme_uuid_parse(text, ret))
+		return config_source_wrong(source, at,
+			"'%s' is not of the form xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", text);
+	return 0;
+}
+
+static bool config_same(const char *a, const char *b)
+{
+	return a && b && !strcmp(a, b);
+}
+
+/* Twice the same id, uuid or path among namespaces, of whatever subsystem. */
+static int config_ns_check_others(struct config_source *source, const struct config_file *config,
+	unsigned i, unsigned j, const char *path)
+{
+	const struct config_ns *ns = &config->subsystems[i].namespaces[j];
+
+	for (unsigned k = 0; k <= i; k++) {
+		unsigned nr = k == i ? j : config->subsystems[k].namespaces_count;
+
+		for (unsigned l = 0; l < nr; l++) {
+			const struct config_ns *other = &config->subsystems[k].namespaces[l];
+			char at[CONFIG_PATH_BYTES + 16];
+			const char *what = NULL;
+
+			if (k == i && ns->nsid && ns->nsid == other->nsid)
+				what = "nsid";
+			if (config_same(ns->uuid, other->uuid))
+				what = "uuid";
+			if (config_same(ns->path, other->path))
+				what = "path";
+			if (!what)
+				continue;
+			snprintf(at, sizeof(at), "%s.%s", path, what);
+			return config_source_wrong(source, at,
+				"is that of subsystems.%u.namespaces.%u, too: each needs its own",
+				k, l);
+		}
+	}
+	return 0;
+}
+
+static int config_ns(struct config_source *source, const struct config_file *config, unsigned i,
+	unsigned j, struct target *target, struct subsys *subsys, bool open)
+{
+	const struct config_ns *ns = &config->subsystems[i].namespaces[j];
+	struct ns_options options = {0};
+	char why[CONFIG_WHY_BYTES] = "out of memory";
+	char path[CONFIG_PATH_BYTES];
+	char spec[80];
+	struct nvme_uuid uuid;
+	int error;
+
+	snprintf(path, sizeof(path), "subsystems.%u.namespaces.%u", i, j);
+	error = config_ns_check(source, path, ns, &options, spec, sizeof(spec));
+	if (!error && ns->uuid) {
+		error = config_uuid(source, path, ns->uuid, &uuid);
+		options.uuid = &uuid;
+	}
+	if (!error)
+		error = config_ns_check_others(source, config, i, j, path);
+	if (error || !open)
+		return error;
+	error = subsys_add_ns(target, subsys, &options, why, sizeof(why));
+	if (error)
+		config_source_wrong(source, path, "%s", why);
+	return error;
+}
+
+static int config_subsys(struct config_source *source, const struct config_file *config, unsigned i,
+	struct target *target, bool open)
+{
+	const struct config_subsys *from = &config->subsystems[i];
+	char path[CONFIG_PATH_BYTES];
+	const char *fault = NULL;
+	struct subsys *subsys;
+	int error;
+
+	snprintf(path, sizeof(path), "subsystems.%u.nqn", i);
+	if (nvme_nqn_check(from->nqn, strlen(from->nqn), &fault))
+		return config_source_wrong(source, path, "'%s': %s", from->nqn, fault);
+	error = subsys_add(target, from->nqn, &subsys);
+	if (error)
+		return config_source_wrong(source, path, "'%s' %s", from->nqn,
+			error == -EEXIST ? "is taken: each subsystem needs a name of its own"
+					 : strerror(-error));
+	snprintf(path, sizeof(path), "subsystems.%u.serial", i);
+	error = config_serial(source, path, from->serial, subsys);
+	snprintf(path, sizeof(path), "subsystems.%u.allow", i);
+	if (!error)
+		error = config_allow(source, path, subsys);
+	for (unsigned j = 0; j < from->namespaces_count && !error; j++)
+		error = config_ns(source, config, i, j, target, subsys, open);
+	return error;
+}
+
+static int config_use(struct target *target, const char *file, bool open)
+{
+	struct config_source source;
+	struct config_file *config = NULL;
+	int error = config_source_load(&source, file);
+
+	if (!error)
+		error = config_read(&source, &config);
+	if (!error)
+		error = config_settings(&source, config, &target->settings);
+	if (!error)
+		error = config_listen(&source, config, target);
+	if (!error && !config->subsystems_count)
+		error = config_source_wrong(&source, "subsystems", "none: at least one is needed");
+	for (unsigned i = 0; !error && i < config->subsystems_count; i++)
+		error = config_subsys(&source, config, i, target, open);
+	config_free(config);
+	config_source_free(&source);
+	return error;
+}
+
+int config_load(struct target *target, const char *file)
+{
+	return config_use(target, file, true);
+}
+
+int config_check(const char *file)
+{
+	const struct target_settings settings = TARGET_SETTINGS_DEFAULT;
+	struct target target;
+	int error;
+
+	target_init(&target, &settings);
+	error = config_use(&target, file, false);
+	target_destroy(&target);
+	if (!error)
+		printf("%s is right\n", file);
+	return error;
+}

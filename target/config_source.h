@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A configuration file's text as a tree that knows its lines, so that every mistake can be told
+ * with the line and the key it is at.
+ */
+#ifndef HAUL_TARGET_CONFIG_SOURCE_H
+#define HAUL_TARGET_CONFIG_SOURCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <yaml.h>
+
+#include "proto/base/compiler.h"
+
+#define CONFIG_PATH_BYTES 96
+
+struct config_source {
+	const char *file;
+	yaml_document_t document;
+	bool loaded;
+};
+
+/* Reads and checks what YAML itself demands, and that no key is there twice. Mistakes are told. */
+int config_source_load(struct config_source *source, const char *file) must_check;
+void config_source_free(struct config_source *source);
+
+/* The value at a path such as "subsystems.0.nqn"; NULL: there is none. */
+yaml_node_t *config_source_at(struct config_source *source, const char *path);
+yaml_node_t *config_source_node(struct config_source *source, int id);
+
+/* Tells "FILE:LINE: PATH: ..." on stderr, with the line of PATH or of what there is of it.
+ * Returns -EINVAL. */
+int config_source_wrong(struct config_source *source, const char *path, const char *format, ...)
+	printf_like(3, 4);
+
+/* The same for what libcyaml says: gathers its lines, then tells the first mistake. */
+struct config_complaint {
+	char what[256];	    /* "Unexpected key: foo" */
+	char key[64];	    /* of the innermost mapping that has a name */
+	char container[64]; /* the one around it */
+	unsigned line;
+	unsigned entry_line; /* of the innermost list entry */
+	unsigned nr_fields;
+};
+void config_complaint_add(struct config_complaint *complaint, const char *text);
+void config_source_complain(struct config_source *source, const struct config_complaint *complaint);
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hauld: the command line. Exit status: 0 after a clean stop, 1 when the target cannot start or
+ * was cut short, 2 for a command line or configuration that is wrong.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "target/backend_later.h"
+#include "target/config.h"
+#include "target/quick.h"
+#include "target/target.h"
+
+#define MAIN_EXIT_FAILED 1
+#define MAIN_EXIT_USAGE	 2
+#define MAIN_MAX_LIST	 256
+#define MAIN_WHY_BYTES	 512
+
+enum main_option {
+	MAIN_LISTEN = 256,
+	MAIN_EXPORT,
+	MAIN_CONFIG,
+	MAIN_CHECK,
+	MAIN_THREADS,
+	MAIN_ENGINE,
+	MAIN_SPIN,
+	MAIN_MEMORY,
+	MAIN_LOG_LEVEL,
+	MAIN_HELP,
+	MAIN_VERSION,
+};
+
+static const struct option main_options[] = {
+	{"listen", required_argument, NULL, MAIN_LISTEN},
+	{"export", required_argument, NULL, MAIN_EXPORT},
+	{"config", required_argument, NULL, MAIN_CONFIG},
+	{"check", required_argument, NULL, MAIN_CHECK},
+	{"threads", required_argument, NULL, MAIN_THREADS},
+	{"engine", required_argument, NULL, MAIN_ENGINE},
+	{"spin-us", required_argument, NULL, MAIN_SPIN},
+	{"memory", required_argument, NULL, MAIN_MEMORY},
+	{"log-level", required_argument, NULL, MAIN_LOG_LEVEL},
+	{"help", no_argument, NULL, MAIN_HELP},
+	{"version", no_argument, NULL, MAIN_VERSION},
+	{0},
+};
+
+static const char main_usage[] =
+	"Usage: hauld --listen URI... --export PATH[,OPTION...]...\n"
+	"       hauld --config FILE\n"
+	"       hauld --check FILE\n"
+	"\n"
+	"Exports disks over NVMe over Fabrics (RDMA and TCP).\n"
+	"\n"
+	"  --listen URI       tcp://HOST[:PORT] or rdma://HOST[:PORT]; 0.0.0.0 and [::] for all\n"
+	"                     addresses, port 4420 if absent, 0 for any free one\n"
+	"  --export PATH      a file, a block device, ram:SIZE or null:SIZE, then any of\n"
+	"                     ,nqn=NQN ,nsid=N ,uuid=UUID ,block=512|4096 ,readonly\n"
+	"  --config FILE      read all from a file, see hauld.conf(5)\n"
+	"  --check FILE       only say whether such a file is right\n"
+	"  --threads N        reactor threads, 1 to 64 (default: CPUs, at most 8)\n"
+	"  --engine NAME      io_uring, epoll or auto (default)\n"
+	"  --spin-us N        look for work this long before sleeping (default 20)\n"
+	"  --memory SIZE      limit of the data buffers (default 512M)\n"
+	"  --log-level NAME   error, warning, info (default) or debug\n"
+	"  --version, --help\n";
+
+struct main_arguments {
+	struct target_settings settings;
+	const char *config;
+	const char *check;
+	const char *listens[MAIN_MAX_LIST];
+	unsigned nr_listens;
+	const char *exports[MAIN_MAX_LIST];
+	unsigned nr_exports;
+};
+
+static int main_wrong(const char *what)
+{
+	fprintf(stderr, "hauld: %s\n", what);
+	return -EINVAL;
+}
+
+static int main_number(const char *option, const char *text, unsigned long max, unsigned long *ret)
+{
+	char *end;
+	unsigned long number;
+
+	errno = 0;
+	number = strtoul(text, &end, 10);
+	if (errno || *end || text[0] < '0' || text[0] > '9' || number > max) {
+		fprintf(stderr, "hauld: --%s %s: not a number from 0 to %lu\n", option, text, max);
+		return -EINVAL;
+	}
+	*ret = number;
+	return 0;
+}
+
+static int main_threads(const char *text, struct target_settings *settings)
+{
+	unsigned long number;
+	int error = main_number("threads", text, TARGET_MAX_REACTORS, &number);
+
+	if (!error && !number)
+		return main_wrong("--threads 0: at least 1 is needed");
+	settings->nr_reactors = error ? 0 : (uint32_t)number;
+	return error;
+}
+
+static int main_spin(const char *text, struct target_settings *settings)
+{
+	unsigned long number;
+	int error = main_number("spin-us", text, 1000000, &number);
+
+	if (!error)
+		settings->spin_ns = number * 1000;
+	return error;
+}
+
+static int main_engine(const char *text, struct target_settings *settings)
+{
+	if (!loop_engine_parse(text, &settings->engine))
+		return 0;
+	fprintf(stderr, "hauld: --engine %s: io_uring, epoll and auto are known\n", text);
+	return -EINVAL;
+}
+
+static int main_memory(const char *text, struct target_settings *settings)
+{
+	if (!backend_parse_size(text, &settings->memory_bytes))
+		return 0;
+	fprintf(stderr, "hauld: --memory %s: not a size such as 512M or 2G\n", text);
+	return -EINVAL;
+}
+
+static int main_log_level(const char *text, struct target_settings *settings)
+{
+	static const char *const names[] = {"error", "warning", "info", "debug"};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+		if (strcmp(text, names[i]))
+			continue;
+		settings->log_level = (enum log_level)i;
+		return 0;
+	}
+	fprintf(stderr, "hauld: --log-level %s: error, warning, info and debug are known\n", text);
+	return -EINVAL;
+}
+
+static int main_append(const char **list, unsigned *nr, const char *value)
+{
+	if (*nr >= MAIN_MAX_LIST)
+		return main_wrong("more than 256 of --listen or --export");
+	list[(*nr)++] = value;
+	return 0;
+}
+
+/* The option getopt has just looked at. */
+static const char *main_current(char **argv)
+{
+	return argv[optind - 1];
+}
+
+/* 0, 1: all is said (help, version), or -EINVAL. */
+static int main_take_option(int option, char **argv, struct main_arguments *arguments)
+{
+	switch (option) {
+	case MAIN_LISTEN:
+		return main_append(arguments->listens, &arguments->nr_listens, optarg);
+	case MAIN_EXPORT:
+		return main_append(arguments->exports, &arguments->nr_exports, optarg);
+	case MAIN_CONFIG:
+		arguments->config = optarg;
+		return 0;
+	case MAIN_CHECK:
+		arguments->check = optarg;
+		return 0;
+	case MAIN_THREADS:
+		return main_threads(optarg, &arguments->settings);
+	case MAIN_ENGINE:
+		return main_engine(optarg, &arguments->settings);
+	case MAIN_SPIN:
+		return main_spin(optarg, &arguments->settings);
+	case MAIN_MEMORY:
+		return main_memory(optarg, &arguments->settings);
+	case MAIN_LOG_LEVEL:
+		return main_log_level(optarg, &arguments->settings);
+	case MAIN_HELP:
+		fputs(main_usage, stdout);
+		return 1;
+	case MAIN_VERSION:
+		puts("hauld " HAUL_VERSION);
+		return 1;
+	case ':':
+		fprintf(stderr, "hauld: %s needs a value; see hauld --help\n", main_current(argv));
+		return -EINVAL;
+	default:
+		fprintf(stderr, "hauld: option %s is not known; see hauld --help\n",
+			main_current(argv));
+		return -EINVAL;
+	}
+}
+
+static int main_parse(int argc, char **argv, struct main_arguments *arguments)
+{
+	int option, ret = 0;
+
+	opterr = 0;
+	while (!ret && (option = getopt_long(argc, argv, ":", main_options, NULL)) != -1)
+		ret = main_take_option(option, argv, arguments);
+	if (ret)
+		return ret;
+	if (optind < argc) {
+		fprintf(stderr, "hauld: '%s' is not an option; disks are given with --export\n",
+			argv[optind]);
+		return -EINVAL;
+	}
+	if (arguments->check)
+		return 0;
+	if (arguments->config)
+		return arguments->nr_listens || arguments->nr_exports
+			       ? main_wrong("--config and --listen or --export: give one or the "
+					    "other")
+			       : 0;
+	if (!arguments->nr_listens)
+		return main_wrong("no --listen: give at least one address such as "
+				  "--listen tcp://0.0.0.0");
+	if (!arguments->nr_exports)
+		return main_wrong("no --export: give at least one disk such as --export disk.img");
+	return 0;
+}
+
+/* What the arguments describe, into TARGET. */
+static int main_configure(struct target *target, const struct main_arguments *arguments)
+{
+	char why[MAIN_WHY_BYTES] = "out of memory";
+	int error = 0;
+
+	if (arguments->config)
+		return config_load(target, arguments->config);
+	for (unsigned i = 0; i < arguments->nr_listens && !error; i++) {
+		error = quick_listen(target, arguments->listens[i], why, sizeof(why));
+		if (error)
+			fprintf(stderr, "hauld: --listen %s: %s\n", arguments->listens[i], why);
+	}
+	for (unsigned i = 0; i < arguments->nr_exports && !error; i++) {
+		error = quick_export(target, arguments->exports[i], why, sizeof(why));
+		if (error)
+			fprintf(stderr, "hauld: --export %s: %s\n", arguments->exports[i], why);
+	}
+	return error;
+}
+
+static void main_say_ready(const struct target *target)
+{
+	char text[TARGET_ADDRESS_TEXT];
+	const struct port *port;
+
+	list_for_each_entry (port, &target->ports, node) {
+		target_port_describe(port, text);
+		printf("listening on %s\n", text);
+	}
+	puts("ready");
+	fflush(stdout);
+}
+
+static int main_serve(struct target *target)
+{
+	char why[MAIN_WHY_BYTES] = "";
+	int error = target_block_signals();
+
+	if (!error)
+		error = target_start(target, why, sizeof(why));
+	if (error) {
+		fprintf(stderr, "hauld: %s\n", why);
+		return MAIN_EXIT_FAILED;
+	}
+	main_say_ready(target);
+	error = target_run(target);
+	if (!error)
+		return 0;
+	if (error == -ETIMEDOUT)
+		log_warning("some I/O did not finish in time: leaving it behind");
+	/* Threads still run on what would be freed. */
+	_exit(MAIN_EXIT_FAILED);
+}
+
+/* A mistake in what was written is not a disk that cannot be opened. */
+static int main_start(struct target *target, const struct main_arguments *arguments)
+{
+	int error = main_configure(target, arguments);
+
+	if (error)
+		return error == -EINVAL || error == -ERANGE ? MAIN_EXIT_USAGE : MAIN_EXIT_FAILED;
+	return main_serve(target);
+}
+
+int main(int argc, char **argv)
+{
+	struct main_arguments arguments = {.settings = TARGET_SETTINGS_DEFAULT};
+	struct target target;
+	int ret = main_parse(argc, argv, &arguments);
+
+	if (ret)
+		return ret > 0 ? 0 : MAIN_EXIT_USAGE;
+	log_set_sink(log_to_stderr, arguments.settings.log_level);
+	target_init(&target, &arguments.settings);
+	if (arguments.check)
+		ret = config_check(arguments.check) ? MAIN_EXIT_USAGE : 0;
+	else
+		ret = main_start(&target, &arguments);
+	target_destroy(&target);
+	return ret;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * --listen and --export of the command line.
+ */
+#include "target/quick.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/nvme/uri.h"
+#include "target/subsys.h"
+#include "target/target.h"
+
+struct quick_export {
+	struct ns_options ns;
+	struct nvme_uuid uuid;
+	const char *nqn; /* NULL: from the disk */
+};
+
+int quick_listen(struct target *target, const char *text, char *why, size_t why_size)
+{
+	struct nvme_uri uri;
+	int error = nvme_uri_parse(text, NVME_URI_LISTENER, &uri, why, why_size);
+
+	return error ? error : target_add_port(target, &uri, why, why_size);
+}
+
+static int quick_parse_nsid(const char *text, uint32_t *ret)
+{
+	char *end;
+	unsigned long nsid = strtoul(text, &end, 10);
+
+	if (end == text || *end || text[0] < '0' || text[0] > '9' || nsid < 1 ||
+		nsid > SUBSYS_MAX_NSID)
+		return -EINVAL;
+	*ret = (uint32_t)nsid;
+	return 0;
+}
+
+static int quick_nqn(const char *nqn, char *why, size_t why_size)
+{
+	const char *fault = NULL;
+	int error = nvme_nqn_check(nqn, strlen(nqn), &fault);
+
+	if (error)
+		snprintf(why, why_size, "nqn=%s: %s", nqn, fault);
+	return error;
+}
+
+/* One option, "key=value" or "readonly". */
+static int quick_option(struct quick_export *export, const char *text, char *why, size_t why_size)
+{
+	if (!strcmp(text, "readonly")) {
+		export->ns.read_only = true;
+		return 0;
+	}
+	if (!strncmp(text, "nqn=", 4)) {
+		export->nqn = text + 4;
+		return quick_nqn(export->nqn, why, why_size);
+	}
+	if (!strncmp(text, "nsid=", 5)) {
+		if (!quick_parse_nsid(text + 5, &export->ns.nsid))
+			return 0;
+		snprintf(why, why_size, "%s is not a number from 1 to %u", text, SUBSYS_MAX_NSID);
+		return -EINVAL;
+	}
+	if (!strncmp(text, "uuid=", 5)) {
+		export->ns.uuid = &export->uuid;
+		if (!nvme_uuid_parse(text + 5, &export->uuid))
+			return 0;
+		snprintf(why, why_size,
+			"%s is not of the form uuid=xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", text);
+		return -EINVAL;
+	}
+	if (!strcmp(text, "block=512") || !strcmp(text, "block=4096")) {
+		export->ns.block_bytes = (uint32_t)strtoul(text + 6, NULL, 10);
+		return 0;
+	}
+	snprintf(why, why_size,
+		"option '%s' is not known: nqn=NQN, nsid=N, uuid=UUID, block=512, block=4096 and "
+		"readonly are",
+		text);
+	return -EINVAL;
+}
+
+static int quick_add(
+	struct target *target, const struct quick_export *export, char *why, size_t why_size)
+{
+	struct subsys *subsys;
+	int error;
+
+	if (!export->nqn)
+		return subsys_add_for_disk(target, &export->ns, why, why_size);
+	subsys = subsys_find(target, export->nqn);
+	if (!subsys) {
+		error = subsys_add(target, export->nqn, &subsys);
+		if (error) {
+			snprintf(why, why_size, "nqn=%s cannot be used: %s", export->nqn,
+				error == -EEXIST ? "it is the discovery subsystem's"
+						 : strerror(-error));
+			return error;
+		}
+		subsys->allow_any = true;
+	}
+	return subsys_add_ns(target, subsys, &export->ns, why, why_size);
+}
+
+int quick_export(struct target *target, const char *text, char *why, size_t why_size)
+{
+	struct quick_export export = {0};
+	char *copy = strdup(text);
+	char *rest = copy;
+	char *option;
+	int error = copy ? 0 : -ENOMEM;
+
+	if (error)
+		return error;
+	export.ns.path = strsep(&rest, ",");
+	if (!export.ns.path[0]) {
+		snprintf(why, why_size,
+			"no path: a file, a device, ram:SIZE or null:SIZE is needed");
+		error = -EINVAL;
+	}
+	while (!error && (option = strsep(&rest, ",")))
+		error = quick_option(&export, option, why, why_size);
+	if (!error)
+		error = quick_add(target, &export, why, why_size);
+	free(copy);
+	return error;
+}
