@@ -87,7 +87,7 @@ kernel_disconnect() {
 
 # fio_verify FIO-OPTION...: write with verify; the check phase must really have read.
 fio_verify() {
-	fio --name=verify --rw=randwrite --bsrange=4k-64k --size=8M --iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 \
+	fio --name=verify --rw=randwrite --bsrange=4k-64k --size=8M --iodepth=16 --verify=crc32c --verify_fatal=1 --verify_state_save=0 --do_verify=1 \
 		--output-format=json --output=$tmp.json "$@" || { cat $tmp.json; fail "fio failed with status $?"; }
 	/usr/bin/python3 - $tmp.json << 'PY' || fail "fio's verify phase did not read back what was written"
 import json, sys
