@@ -286,6 +286,14 @@ static void tcp_stream_receive_done(struct done *done, int res, unsigned flags)
 
 /* --- life ------------------------------------------------------------------------------------ */
 
+static void tcp_stream_close_socket(struct tcp_stream *stream)
+{
+	int fd = stream->file.fd;
+
+	loop_file_del(stream->loop, &stream->file);
+	close(fd);
+}
+
 /* End of the turn: what was put off until now. */
 static void tcp_stream_flush(struct loop_flush *flush)
 {
@@ -299,8 +307,7 @@ static void tcp_stream_flush(struct loop_flush *flush)
 		return;
 	stream->state = TCP_STREAM_CLOSED;
 	loop_timer_cancel(stream->loop, &stream->linger);
-	loop_file_del(stream->loop, &stream->file);
-	close(stream->file.fd);
+	tcp_stream_close_socket(stream);
 	stream->ops->closed(stream);
 }
 
@@ -368,10 +375,8 @@ void tcp_stream_destroy(struct tcp_stream *stream)
 {
 	assert(!stream->rx_out && !stream->tx_out);
 	loop_flush_cancel(&stream->flush);
-	if (stream->state != TCP_STREAM_CLOSED) {
-		loop_file_del(stream->loop, &stream->file);
-		close(stream->file.fd);
-	}
+	if (stream->state != TCP_STREAM_CLOSED)
+		tcp_stream_close_socket(stream);
 	loop_timer_unreserve(stream->loop);
 	free(stream->buffers);
 }
@@ -425,10 +430,15 @@ void tcp_stream_terminate(struct tcp_stream *stream, const struct nvme_tcp_fatal
 	tcp_stream_fail(stream, -EPROTO, text);
 }
 
-/* Everything that is out comes back now. */
+/*
+ * Everything that is out comes back now. A cancellation alone can miss a receive or transmit that
+ * io_uring is just about to try again; that finds the socket shut down.
+ */
 void tcp_stream_stop(struct tcp_stream *stream)
 {
 	stream->state = TCP_STREAM_CLOSING;
+	if (stream->rx_out || stream->tx_out)
+		(void)shutdown(stream->file.fd, SHUT_RDWR);
 	if (stream->rx_out)
 		loop_cancel(stream->loop, &stream->rx_op);
 	if (stream->tx_out)

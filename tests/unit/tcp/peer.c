@@ -207,5 +207,7 @@ uint32_t peer_expect_term(struct peer *peer, uint8_t type, uint16_t fes)
 	assert_int_equal(le16_get(pdu.term.fes), fes);
 	assert_true(pdu.data_len >= 8);
 	peer_expect_eof(peer);
+	/* Or the code under test waits for this. */
+	shutdown(peer->fd, SHUT_WR);
 	return le32_get(pdu.term.fei);
 }

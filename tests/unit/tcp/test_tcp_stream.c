@@ -443,6 +443,7 @@ static void end_of_the_stream_is_told_once(void **state)
 	shutdown(end->peer.fd, SHUT_WR);
 	end_expect(end, events, ARRAY_SIZE(events));
 	assert_int_equal(end->error, 0);
+	peer_expect_eof(&end->peer);
 	end_free(end);
 }
 

@@ -1,0 +1,846 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The target's TCP transport under a core of a few lines, against a host that sends chosen bytes.
+ * Each test ends with all requests back and the connection quiesced.
+ */
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proto/nvme/status.h"
+#include "target/conn.h"
+#include "target/reactor.h"
+#include "target/request.h"
+#include "target/transport.h"
+#include "target/transport_tcp.h"
+#include "tests/unit/tcp/peer.h"
+
+#define DEPTH	   32
+#define DATA_BYTES (1u << 20)
+
+/* Opcodes of the fake core. */
+enum {
+	OP_WRITE = 0x01,       /* takes the data into a buffer at once */
+	OP_READ = 0x02,	       /* a pattern of CDW10 */
+	OP_WRITE_LATER = 0x05, /* waits for a buffer until core_give_buffers() */
+	OP_REFUSE = 0x09,      /* whatever comes with it */
+	OP_HOLD = 0x0c,	       /* no answer until the end */
+};
+
+static struct core {
+	struct loop *loop;
+	struct reactor reactor;
+	struct port port;
+	struct conn conn;
+	struct peer peer;
+	struct list waiting, held;
+	uint32_t nr_commands;
+	uint32_t nr_pulled; /* well */
+	uint16_t last_status;
+	uint8_t last_data[DATA_BYTES];
+	uint32_t last_len;
+	char why[256];
+} core;
+
+static uint8_t core_bytes[2 * DEPTH][DATA_BYTES];
+
+/* --- the core -------------------------------------------------------------------------------- */
+
+struct request *request_get(struct conn *conn)
+{
+	uint32_t index;
+	struct request *request;
+
+	if (core.nr_commands >= conn->depth)
+		return NULL;
+	index = slots_get(&conn->slots);
+	if (index == SLOTS_NONE)
+		return NULL;
+	request = &conn->requests[index];
+	request->conn = conn;
+	request->index = index;
+	request->state = REQUEST_CORE;
+	list_init(&request->node);
+	request->inline_bytes = NULL;
+	request->inline_len = 0;
+	core.nr_commands++;
+	conn->nr_out++;
+	return request;
+}
+
+static void core_free(struct request *request)
+{
+	assert_true(list_empty(&request->node));
+	request->state = REQUEST_FREE;
+	slots_put(&request->conn->slots, request->index);
+	request->conn->nr_out--;
+}
+
+static void core_reply(struct request *request, uint16_t status)
+{
+	request->cqe = (struct nvme_cqe){.cid = request->cmd.cid};
+	nvme_cqe_set_status(&request->cqe, status);
+	core.nr_commands--;
+	request->state = REQUEST_REPLY;
+	request->conn->ops->reply(request);
+}
+
+static void core_pull(struct request *request)
+{
+	request->state = REQUEST_PULL;
+	request->bytes = core_bytes[request->index];
+	request->conn->ops->pull(request);
+}
+
+static void core_wait(struct request *request)
+{
+	request->state = REQUEST_WAIT_BUF;
+	list_push_back(&core.waiting, &request->node);
+}
+
+static void core_give_buffers(void)
+{
+	struct list *node;
+
+	while ((node = list_pop_front(&core.waiting)))
+		core_pull(container_of(node, struct request, node));
+}
+
+void request_received(struct request *request)
+{
+	const struct nvme_cmd *cmd = &request->cmd;
+	bool in_capsule = cmd->sgl.id == NVME_SGL_ID_IN_CAPSULE;
+
+	request->data_len = le32_get(cmd->sgl.len);
+	request->sgl.place = in_capsule ? NVME_SGL_IN_CAPSULE : NVME_SGL_TRANSPORT;
+	request->direction = cmd->opcode == OP_READ ? REQUEST_TO_HOST : REQUEST_FROM_HOST;
+	if (cmd->opcode == OP_REFUSE || (in_capsule && request->data_len > request->inline_len)) {
+		core_reply(request, NVME_SC_INVALID_OPCODE);
+	} else if (cmd->opcode == OP_HOLD) {
+		request->state = REQUEST_HELD;
+		list_push_back(&core.held, &request->node);
+	} else if (cmd->opcode == OP_READ) {
+		request->bytes = core_bytes[request->index];
+		fill_pattern(request->bytes, request->data_len, le32_get(cmd->cdw10));
+		core_reply(request, 0);
+	} else if (cmd->opcode == OP_WRITE_LATER) {
+		core_wait(request);
+	} else {
+		core_pull(request);
+	}
+}
+
+void request_pulled(struct request *request, uint16_t status)
+{
+	assert_int_equal(request->state, REQUEST_PULL);
+	assert_true(list_empty(&request->node));
+	core.last_status = status;
+	core.last_len = request->data_len;
+	memcpy(core.last_data, request->bytes, request->data_len);
+	if (!status)
+		core.nr_pulled++;
+	core_reply(request, status);
+}
+
+void request_sent(struct request *request)
+{
+	assert_int_equal(request->state, REQUEST_REPLY);
+	core_free(request);
+}
+
+void request_flushed(struct request *request)
+{
+	assert_true(request->state == REQUEST_REPLY || request->state == REQUEST_PULL);
+	assert_int_equal(request->conn->state, CONN_CLOSING);
+	core_free(request);
+}
+
+static void core_drop(struct list *list)
+{
+	struct list *node;
+
+	while ((node = list_pop_front(list)))
+		core_free(container_of(node, struct request, node));
+}
+
+void conn_close(struct conn *conn, const char *why)
+{
+	if (conn->state != CONN_LIVE)
+		return;
+	conn->state = CONN_CLOSING;
+	snprintf(core.why, sizeof(core.why), "%s", why);
+	core_drop(&core.waiting);
+	core_drop(&core.held);
+	conn->ops->close(conn);
+}
+
+void conn_quiesced(struct conn *conn)
+{
+	assert_false(conn->transport_quiesced);
+	conn->transport_quiesced = true;
+}
+
+void conn_accept(struct port *port, struct transport_handover *handover)
+{
+	assert_ptr_equal(port, &core.port);
+	assert_int_equal(transport_tcp_ops.start(&core.conn, handover), 0);
+}
+
+/* --- a connection ---------------------------------------------------------------------------- */
+
+static void core_reset(struct loop *loop)
+{
+	memset(&core, 0, sizeof(core));
+	core.loop = loop;
+	core.reactor.loop = loop;
+	core.port = (struct port){.reactor = &core.reactor,
+		.ops = &transport_tcp_ops,
+		.header_digest_allowed = true,
+		.data_digest_allowed = true};
+	core.conn = (struct conn){.reactor = &core.reactor,
+		.port = &core.port,
+		.ops = &transport_tcp_ops,
+		.depth = DEPTH};
+	core.conn.requests = calloc(2 * DEPTH, sizeof(struct request));
+	assert_int_equal(slots_init(&core.conn.slots, 2 * DEPTH), 0);
+	list_init(&core.waiting);
+	list_init(&core.held);
+}
+
+static void core_open(struct loop *loop, int sndbuf)
+{
+	struct transport_handover *handover = calloc(1, sizeof(*handover));
+
+	core_reset(loop);
+	peer_open(&core.peer, loop, sndbuf, &handover->fd);
+	handover->port = &core.port;
+	conn_accept(&core.port, handover);
+}
+
+static void core_end(void)
+{
+	conn_close(&core.conn, "end of the test");
+	wait_for(core.loop, core.conn.transport_quiesced);
+	assert_int_equal(core.conn.nr_out, 0);
+	transport_tcp_ops.free(&core.conn);
+	peer_close(&core.peer);
+	slots_destroy(&core.conn.slots);
+	free(core.conn.requests);
+}
+
+static struct nvme_tcp_ic_resp initialize(uint8_t hpda, uint8_t dgst)
+{
+	struct nvme_tcp_ic_req req = {.hpda = hpda, .dgst = dgst};
+	struct peer_pdu pdu;
+
+	peer_send_pdu(&core.peer, NVME_TCP_IC_REQ, 0, &req, sizeof(req), NULL, 0);
+	pdu = peer_expect(&core.peer, NVME_TCP_IC_RESP);
+	core.peer.header_digest = pdu.ic_resp.dgst & NVME_TCP_DGST_HEADER;
+	core.peer.data_digest = pdu.ic_resp.dgst & NVME_TCP_DGST_DATA;
+	return pdu.ic_resp;
+}
+
+static struct nvme_tcp_capsule_cmd command(uint8_t opcode, uint16_t cid, uint32_t len, bool inside)
+{
+	return (struct nvme_tcp_capsule_cmd){
+		.cmd = {.opcode = opcode,
+			.cid = le16(cid),
+			.flags = NVME_CMD_PSDT_SGL,
+			.cdw10 = le32(cid),
+			.sgl = inside ? nvme_sgl_in_capsule(0, len) : nvme_sgl_transport(len)}};
+}
+
+static void send_command(uint8_t opcode, uint16_t cid, uint32_t len, const void *inside)
+{
+	struct nvme_tcp_capsule_cmd cmd = command(opcode, cid, len, inside);
+
+	peer_send_pdu(
+		&core.peer, NVME_TCP_CAPSULE_CMD, 0, &cmd, sizeof(cmd), inside, inside ? len : 0);
+}
+
+static void send_h2c(
+	uint16_t cid, uint16_t ttag, uint32_t offset, const uint8_t *data, uint32_t len, bool last)
+{
+	struct nvme_tcp_data header = {
+		.cccid = le16(cid), .ttag = le16(ttag), .datao = le32(offset), .datal = le32(len)};
+
+	peer_send_pdu(&core.peer, NVME_TCP_H2C_DATA, last ? NVME_TCP_LAST_PDU : 0, &header,
+		sizeof(header), data + offset, len);
+}
+
+static uint16_t expect_response(uint16_t cid)
+{
+	struct peer_pdu pdu = peer_expect(&core.peer, NVME_TCP_CAPSULE_RESP);
+
+	assert_int_equal(le16_get(pdu.resp.cqe.cid), cid);
+	return nvme_cqe_status(&pdu.resp.cqe);
+}
+
+static uint16_t expect_r2t(uint16_t cid, uint32_t len)
+{
+	struct peer_pdu pdu = peer_expect(&core.peer, NVME_TCP_R2T);
+
+	assert_int_equal(le16_get(pdu.r2t.cccid), cid);
+	assert_int_equal(le32_get(pdu.r2t.r2to), 0);
+	assert_int_equal(le32_get(pdu.r2t.r2tl), len);
+	return le16_get(pdu.r2t.ttag);
+}
+
+static void expect_still_in_step(uint16_t cid)
+{
+	send_command(OP_REFUSE, cid, 0, NULL);
+	assert_int_equal(expect_response(cid), NVME_SC_INVALID_OPCODE);
+}
+
+static uint32_t expect_term(uint16_t fes)
+{
+	return peer_expect_term(&core.peer, NVME_TCP_C2H_TERM_REQ, fes);
+}
+
+/* --- the start ------------------------------------------------------------------------------- */
+
+static void icresp_offers_legal_limits(void **state)
+{
+	struct nvme_tcp_ic_resp resp;
+
+	core_open(*state, 0);
+	resp = initialize(0, 0);
+	assert_int_equal(le16_get(resp.pfv), 0);
+	assert_int_equal(resp.cpda, 0);
+	assert_int_equal(resp.dgst, 0);
+	assert_true(le32_get(resp.maxh2cdata) >= 4096 && le32_get(resp.maxh2cdata) % 4 == 0);
+	core_end();
+}
+
+static void digests_in_use_are_those_asked_and_allowed(void **state)
+{
+	for (uint8_t asked = 0; asked < 4; asked++) {
+		for (uint8_t allowed = 0; allowed < 4; allowed++) {
+			core_open(*state, 0);
+			core.port.header_digest_allowed = allowed & NVME_TCP_DGST_HEADER;
+			core.port.data_digest_allowed = allowed & NVME_TCP_DGST_DATA;
+			assert_int_equal(initialize(0, asked).dgst, asked & allowed);
+			send_command(OP_READ, 1, 4096, NULL);
+			assert_int_equal(peer_expect(&core.peer, NVME_TCP_C2H_DATA).data_len, 4096);
+			assert_int_equal(expect_response(1), 0);
+			core_end();
+		}
+	}
+}
+
+static void pdus_out_of_sequence_end_the_connection(void **state)
+{
+	struct nvme_tcp_ic_req req = {0};
+	uint8_t data[8] = {0};
+
+	for (uint32_t i = 0; i < 3; i++) {
+		core_open(*state, 0);
+		if (i == 0) {
+			send_command(OP_READ, 1, 4096, NULL);
+		} else if (i == 1) {
+			send_h2c(0, 0, 0, data, sizeof(data), true);
+		} else {
+			initialize(0, 0);
+			peer_send_pdu(&core.peer, NVME_TCP_IC_REQ, 0, &req, sizeof(req), NULL, 0);
+		}
+		expect_term(NVME_TCP_FES_SEQUENCE);
+		core_end();
+	}
+}
+
+static void icreq_with_illegal_values_is_refused(void **state)
+{
+	static const struct {
+		struct nvme_tcp_ic_req req;
+		uint16_t fes;
+		uint32_t fei;
+	} cases[] = {
+		{{.pfv = {{1, 0}}}, NVME_TCP_FES_UNSUPPORTED_PARAMETER, 8},
+		{{.pfv = {{0, 1}}}, NVME_TCP_FES_UNSUPPORTED_PARAMETER, 8},
+		{{.hpda = 32}, NVME_TCP_FES_INVALID_HEADER_FIELD, 10},
+		{{.hpda = 255}, NVME_TCP_FES_INVALID_HEADER_FIELD, 10},
+	};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct nvme_tcp_ic_req req = cases[i].req;
+
+		core_open(*state, 0);
+		peer_send_pdu(&core.peer, NVME_TCP_IC_REQ, 0, &req, sizeof(req), NULL, 0);
+		assert_int_equal(expect_term(cases[i].fes), cases[i].fei);
+		core_end();
+	}
+}
+
+static void host_data_alignment_is_honoured(void **state)
+{
+	for (uint8_t hpda = 0; hpda <= NVME_TCP_PDA_MAX; hpda++) {
+		struct peer_pdu pdu;
+
+		core_open(*state, 0);
+		initialize(hpda, hpda & 3);
+		send_command(OP_READ, 9, 512, NULL);
+		pdu = peer_expect(&core.peer, NVME_TCP_C2H_DATA);
+		assert_int_equal(pdu.ch.pdo % ((hpda + 1) * 4), 0);
+		assert_int_equal(pdu.data_len, 512);
+		core_end();
+	}
+}
+
+/* --- malformed PDUs ----------------------------------------------------------------------------
+ */
+
+static void malformed_headers_end_the_connection(void **state)
+{
+	static const struct {
+		uint16_t type, flags, hlen, pdo;
+		uint32_t plen;
+		uint16_t fes, fei;
+	} cases[] = {
+		{4, 0, 0, 0, 72, 1, 2},
+		{4, 0, 1, 0, 72, 1, 2},
+		{4, 0, 71, 0, 72, 1, 2},
+		{4, 0, 73, 0, 73, 1, 2},
+		{4, 0, 255, 0, 255, 1, 2},
+		{4, 0, 72, 0, 0, 1, 4},
+		{4, 0, 72, 0, 7, 1, 4},
+		{4, 0, 72, 0, 71, 1, 4},
+		{4, 0, 72, 0, 584, 1, 3},
+		{4, 0, 72, 8, 584, 1, 3},
+		{4, 0, 72, 73, 584, 1, 3},
+		{4, 0, 72, 200, 76, 1, 3},
+		{4, 0, 72, 72, 0xffffffff, 1, 4},
+		{4, 0, 72, 72, 72 + 8196, 1, 4},
+		{4, 1, 72, 0, 72, 1, 1},
+		{4, 2, 72, 72, 584, 1, 1},
+		{4, 0x80, 72, 0, 72, 1, 1},
+		{4, 4, 72, 0, 72, 1, 1},
+		{6, 0, 23, 24, 536, 1, 2},
+		{6, 0, 25, 24, 536, 1, 2},
+		{6, 0, 24, 24, 24, 1, 4},
+		{6, 0, 24, 23, 536, 1, 3},
+		{6, 8, 24, 24, 536, 1, 1},
+		{6, 0, 24, 24, 24 + TCP_MAXH2CDATA + 4, 5, 0},
+		{6, 0, 24, 24, 0xffffffff, 5, 0},
+		{8, 0, 24, 0, 24, 1, 0},
+		{0x0a, 0, 24, 0, 24, 1, 0},
+		{0xac, 0, 24, 0, 24, 1, 0},
+		{0xff, 0, 24, 0, 24, 1, 0},
+		{1, 0, 128, 0, 128, 1, 0},
+		{3, 0, 24, 0, 24, 1, 0},
+		{5, 0, 24, 0, 24, 1, 0},
+		{7, 0, 24, 24, 536, 1, 0},
+		{9, 0, 24, 0, 24, 1, 0},
+	};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint8_t bytes[64] = {0};
+		struct nvme_tcp_ch ch = {.type = (uint8_t)cases[i].type,
+			.flags = (uint8_t)cases[i].flags,
+			.hlen = (uint8_t)cases[i].hlen,
+			.pdo = (uint8_t)cases[i].pdo,
+			.plen = le32(cases[i].plen)};
+
+		core_open(*state, 0);
+		initialize(0, 0);
+		memcpy(bytes, &ch, sizeof(ch));
+		peer_send(&core.peer, bytes, sizeof(bytes));
+		if (expect_term(cases[i].fes) != cases[i].fei)
+			fail_msg("case %u: another field is blamed", i);
+		core_end();
+	}
+}
+
+static void wrong_header_digest_ends_the_connection(void **state)
+{
+	core_open(*state, 0);
+	initialize(0, NVME_TCP_DGST_HEADER);
+	core.peer.wrong_header_digest = true;
+	send_command(OP_READ, 1, 4096, NULL);
+	expect_term(NVME_TCP_FES_HEADER_DIGEST);
+	core_end();
+}
+
+static void termination_request_of_the_host_ends_the_connection(void **state)
+{
+	struct nvme_tcp_term_req term = {.fes = le16(NVME_TCP_FES_OUT_OF_RANGE)};
+	uint8_t bytes[24 + 16] = {0};
+
+	core_open(*state, 0);
+	initialize(0, 0);
+	peer_build_pdu(&core.peer, bytes, NVME_TCP_H2C_TERM_REQ, 0, &term, sizeof(term), NULL, 0);
+	((struct nvme_tcp_ch *)bytes)->plen = le32(sizeof(bytes));
+	peer_send(&core.peer, bytes, sizeof(bytes));
+	peer_expect_eof(&core.peer);
+	assert_non_null(strstr(core.why, "Out of Range"));
+	core_end();
+}
+
+/* --- reads -------------------------------------------------------------------------------------
+ */
+
+static void reads_bring_data_and_a_response(void **state)
+{
+	static const uint32_t lens[] = {4, 512, 4096, 131072, 1 << 20};
+	uint8_t *pattern = malloc(1 << 20);
+
+	for (uint8_t digests = 0; digests < 4; digests++) {
+		core_open(*state, digests & 1 ? 4096 : 0);
+		initialize(digests ? 3 : 0, digests);
+		for (uint16_t i = 0; i < ARRAY_SIZE(lens); i++) {
+			struct peer_pdu pdu;
+
+			send_command(OP_READ, i, lens[i], NULL);
+			pdu = peer_expect(&core.peer, NVME_TCP_C2H_DATA);
+			fill_pattern(pattern, lens[i], i);
+			assert_int_equal(le16_get(pdu.data_header.cccid), i);
+			assert_int_equal(le32_get(pdu.data_header.datao), 0);
+			assert_int_equal(le32_get(pdu.data_header.datal), lens[i]);
+			assert_int_equal(pdu.flags & (NVME_TCP_LAST_PDU | NVME_TCP_SUCCESS),
+				NVME_TCP_LAST_PDU);
+			assert_int_equal(pdu.data_len, lens[i]);
+			assert_memory_equal(pdu.data, pattern, lens[i]);
+			assert_int_equal(expect_response(i), 0);
+		}
+		core_end();
+	}
+	free(pattern);
+}
+
+static void success_takes_the_place_of_the_response_without_flow_control(void **state)
+{
+	struct peer_pdu pdu;
+
+	core_open(*state, 0);
+	core.conn.flow_control_disabled = true;
+	initialize(0, 0);
+	send_command(OP_READ, 3, 4096, NULL);
+	pdu = peer_expect(&core.peer, NVME_TCP_C2H_DATA);
+	assert_int_equal(pdu.flags, NVME_TCP_LAST_PDU | NVME_TCP_SUCCESS);
+	expect_still_in_step(4);
+	core_end();
+}
+
+static void burst_of_reads_costs_one_receive_and_one_transmit(void **state)
+{
+	uint8_t bytes[DEPTH * 72];
+	struct loop_stats before, after;
+
+	core_open(*state, 0);
+	initialize(0, 0);
+	for (uint16_t i = 0; i < DEPTH; i++) {
+		struct nvme_tcp_capsule_cmd cmd = command(OP_READ, i, 512, false);
+
+		peer_build_pdu(&core.peer, bytes + i * 72, NVME_TCP_CAPSULE_CMD, 0, &cmd,
+			sizeof(cmd), NULL, 0);
+	}
+	peer_turn(&core.peer);
+	loop_stats_get(core.loop, &before);
+	peer_send(&core.peer, bytes, sizeof(bytes));
+	for (uint16_t i = 0; i < DEPTH; i++) {
+		peer_expect(&core.peer, NVME_TCP_C2H_DATA);
+		assert_int_equal(expect_response(i), 0);
+	}
+	wait_for(core.loop, !core.conn.nr_out);
+	loop_stats_get(core.loop, &after);
+	/* The receive that follows and the transmit; the other receive was out before. */
+	assert_int_equal(after.nr_ops - before.nr_ops, 2);
+	core_end();
+}
+
+static void more_commands_than_the_queue_holds_end_the_connection(void **state)
+{
+	core_open(*state, 0);
+	initialize(0, 0);
+	for (uint16_t i = 0; i <= DEPTH; i++)
+		send_command(OP_HOLD, i, 0, NULL);
+	expect_term(NVME_TCP_FES_SEQUENCE);
+	core_end();
+}
+
+/* --- writes ------------------------------------------------------------------------------------
+ */
+
+static void in_capsule_data_arrives_or_is_dropped_in_step(void **state)
+{
+	static const uint32_t lens[] = {4, 512, 4096, 8192};
+	static const uint8_t opcodes[] = {OP_WRITE, OP_REFUSE, OP_HOLD, OP_WRITE_LATER};
+	uint8_t data[8192];
+
+	fill_pattern(data, sizeof(data), 11);
+	for (uint8_t digests = 0; digests < 4; digests++) {
+		core_open(*state, 0);
+		initialize(0, digests);
+		for (uint16_t i = 0; i < 16; i++) {
+			uint8_t opcode = opcodes[i % 4];
+			uint32_t len = lens[i / 4];
+
+			core.last_len = 0;
+			send_command(opcode, i, len, data);
+			if (opcode == OP_WRITE_LATER) {
+				wait_for(core.loop, !list_empty(&core.waiting));
+				core_give_buffers();
+			}
+			if (opcode != OP_HOLD)
+				assert_int_equal(expect_response(i),
+					opcode == OP_REFUSE ? NVME_SC_INVALID_OPCODE : 0);
+			if (opcode == OP_WRITE || opcode == OP_WRITE_LATER) {
+				assert_int_equal(core.last_len, len);
+				assert_memory_equal(core.last_data, data, len);
+			}
+		}
+		expect_still_in_step(100);
+		core_end();
+	}
+}
+
+/* The last command of a burst waits, and nothing more ever comes on the socket. */
+static void commands_behind_one_that_waits_are_answered_when_it_gets_a_buffer(void **state)
+{
+	uint8_t data[8192], bytes[4 * 8300];
+	struct nvme_tcp_capsule_cmd cmd;
+	size_t n = 0;
+
+	fill_pattern(data, sizeof(data), 12);
+	for (uint32_t round = 0; round < 20; round++) {
+		core_open(*state, 0);
+		initialize(0, 0);
+		n = 0;
+		for (uint16_t i = 0; i < 3; i++) {
+			cmd = command(OP_WRITE_LATER, i, 8192, true);
+			n += peer_build_pdu(&core.peer, bytes + n, NVME_TCP_CAPSULE_CMD, 0, &cmd,
+				sizeof(cmd), data, 8192);
+		}
+		peer_send(&core.peer, bytes, n);
+		for (uint16_t i = 0; i < 3; i++) {
+			wait_for(core.loop, !list_empty(&core.waiting));
+			core_give_buffers();
+			assert_int_equal(expect_response(i), 0);
+		}
+		assert_int_equal(core.nr_pulled, 3);
+		core_end();
+	}
+}
+
+static void r2t_writes_arrive_in_any_legal_pieces(void **state)
+{
+	static const uint32_t lens[] = {512, 4096, 66048, 1 << 20};
+	static const uint32_t pieces[] = {4, 512, 4096, TCP_MAXH2CDATA};
+	uint8_t *data = malloc(1 << 20);
+
+	fill_pattern(data, 1 << 20, 13);
+	for (uint8_t digests = 0; digests < 4; digests += 3) {
+		for (uint32_t i = 0; i < ARRAY_SIZE(lens) * ARRAY_SIZE(pieces); i++) {
+			uint32_t len = lens[i / 4], piece = pieces[i % 4], at = 0;
+			uint16_t ttag;
+
+			if (len / piece > 3000)
+				continue;
+			core_open(*state, 0);
+			initialize(0, digests);
+			send_command(OP_WRITE, 5, len, NULL);
+			ttag = expect_r2t(5, len);
+			while (at < len) {
+				uint32_t n = min_of(piece, len - at);
+
+				send_h2c(5, ttag, at, data, n, at + n == len);
+				at += n;
+			}
+			assert_int_equal(expect_response(5), 0);
+			assert_int_equal(core.last_len, len);
+			assert_memory_equal(core.last_data, data, len);
+			core_end();
+		}
+	}
+	free(data);
+}
+
+static void h2cdata_beside_its_r2t_is_fatal(void **state)
+{
+	static const struct {
+		const char *name;
+		uint16_t cid, ttag_xor;
+		uint32_t offset, len;
+		bool last;
+		uint16_t fes;
+	} cases[] = {
+		{"another command", 6, 0, 0, 4096, false, NVME_TCP_FES_INVALID_HEADER_FIELD},
+		{"another tag", 5, 1, 0, 4096, false, NVME_TCP_FES_INVALID_HEADER_FIELD},
+		{"no such tag", 5, 0x8000, 0, 4096, false, NVME_TCP_FES_INVALID_HEADER_FIELD},
+		{"not at its offset", 5, 0, 4096, 4096, false, NVME_TCP_FES_OUT_OF_RANGE},
+		{"beyond the end", 5, 0, 0, 8196, true, NVME_TCP_FES_OUT_OF_RANGE},
+		{"early last", 5, 0, 0, 4096, true, NVME_TCP_FES_OUT_OF_RANGE},
+		{"no last", 5, 0, 0, 8192, false, NVME_TCP_FES_OUT_OF_RANGE},
+		{"no dwords", 5, 0, 0, 511, false, NVME_TCP_FES_INVALID_HEADER_FIELD},
+	};
+	uint8_t data[16384] = {0};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint16_t ttag;
+
+		core_open(*state, 0);
+		initialize(0, 0);
+		send_command(OP_WRITE, 5, 8192, NULL);
+		ttag = expect_r2t(5, 8192) ^ cases[i].ttag_xor;
+		send_h2c(cases[i].cid, ttag, cases[i].offset, data, cases[i].len, cases[i].last);
+		expect_term(cases[i].fes);
+		assert_int_equal(core.nr_pulled, 0);
+		core_end();
+	}
+}
+
+static void wrong_data_digest_is_the_commands_error_only(void **state)
+{
+	uint8_t data[12288];
+	uint16_t ttag;
+
+	fill_pattern(data, sizeof(data), 14);
+	core_open(*state, 0);
+	initialize(0, NVME_TCP_DGST_DATA);
+	core.peer.wrong_data_digest = true;
+	send_command(OP_WRITE, 1, 4096, data);
+	assert_int_equal(expect_response(1), NVME_SC_TRANSIENT_TRANSPORT);
+	send_command(OP_WRITE_LATER, 2, 4096, data);
+	wait_for(core.loop, !list_empty(&core.waiting));
+	core_give_buffers();
+	assert_int_equal(expect_response(2), NVME_SC_TRANSIENT_TRANSPORT);
+	core.peer.wrong_data_digest = false;
+	send_command(OP_WRITE, 3, 12288, NULL);
+	ttag = expect_r2t(3, 12288);
+	for (uint32_t i = 0; i < 3; i++) {
+		core.peer.wrong_data_digest = i == 1;
+		send_h2c(3, ttag, i * 4096, data, 4096, i == 2);
+	}
+	assert_int_equal(expect_response(3), NVME_SC_TRANSIENT_TRANSPORT);
+	assert_int_equal(core.nr_pulled, 0);
+	send_command(OP_WRITE, 4, 4096, data);
+	assert_int_equal(expect_response(4), 0);
+	core_end();
+}
+
+/*
+ * A holds the only buffer and waits for H2CData that is behind B's capsule, and B waits for A's
+ * buffer. R2T may have been sent before B came, or while B held the stream up.
+ */
+static void capsule_that_waits_does_not_hold_up_data_of_another(void **state)
+{
+	uint8_t data[8192];
+	uint16_t ttag;
+
+	fill_pattern(data, sizeof(data), 15);
+	for (uint32_t r2t_first = 0; r2t_first < 2; r2t_first++) {
+		core_open(*state, 0);
+		initialize(0, NVME_TCP_DGST_DATA);
+		send_command(r2t_first ? OP_WRITE : OP_WRITE_LATER, 1, 8192, NULL);
+		if (!r2t_first) {
+			send_command(OP_WRITE_LATER, 2, 4096, data);
+			wait_for(core.loop, core.conn.nr_out == 2);
+			core_pull(
+				container_of(list_pop_front(&core.waiting), struct request, node));
+			ttag = expect_r2t(1, 8192);
+		} else {
+			ttag = expect_r2t(1, 8192);
+			send_command(OP_WRITE_LATER, 2, 4096, data);
+		}
+		send_command(OP_WRITE_LATER, 3, 512, data);
+		send_h2c(1, ttag, 0, data, 8192, true);
+		assert_int_equal(expect_response(1), 0);
+		memset(core.last_data, 0, 8192);
+		core_pull(container_of(list_pop_front(&core.waiting), struct request, node));
+		assert_int_equal(expect_response(2), 0);
+		assert_memory_equal(core.last_data, data, 4096);
+		/* What is left aside goes with the connection, or with a refusal. */
+		if (r2t_first)
+			core_reply(
+				container_of(list_pop_front(&core.waiting), struct request, node),
+				NVME_SC_INTERNAL);
+		core_end();
+	}
+}
+
+/* --- the end ------------------------------------------------------------------------------------
+ */
+
+static void connections_may_end_at_any_byte_of_a_mix(void **state)
+{
+	uint8_t data[4096], *bytes = malloc(1 << 20);
+	size_t len = 0, step;
+
+	fill_pattern(data, sizeof(data), 16);
+	for (uint32_t how = 0; how < 3; how++) {
+		step = 0;
+		for (size_t cut = 1; !len || cut < len; cut += 1 + step++ * 7) {
+			core_open(*state, 4096);
+			initialize(0, NVME_TCP_DGST_DATA | NVME_TCP_DGST_HEADER);
+			len = 0;
+			for (uint16_t i = 0; i < 24; i++) {
+				static const uint8_t opcodes[] = {
+					OP_WRITE, OP_READ, OP_HOLD, OP_WRITE, OP_WRITE_LATER};
+				uint8_t opcode = opcodes[i % 5];
+				bool inside = opcode != OP_READ && i % 5 != 3;
+				struct nvme_tcp_capsule_cmd cmd = command(opcode, i, 4096, inside);
+
+				len += peer_build_pdu(&core.peer, bytes + len, NVME_TCP_CAPSULE_CMD,
+					0, &cmd, sizeof(cmd), inside ? data : NULL,
+					inside ? 4096 : 0);
+			}
+			peer_send(&core.peer, bytes, min_of(cut, len));
+			for (uint32_t i = 0; i < cut % 4; i++)
+				loop_turn(core.loop);
+			if (how == 0)
+				shutdown(core.peer.fd, SHUT_WR);
+			else if (how == 1)
+				shutdown(core.peer.fd, SHUT_RDWR);
+			else
+				conn_close(&core.conn, "by the target");
+			loop_turn(core.loop);
+			core_end();
+		}
+	}
+	free(bytes);
+}
+
+static void data_that_never_comes_ends_the_connection(void **state)
+{
+	struct request *request;
+
+	core_open(*state, 0);
+	initialize(0, 0);
+	send_command(OP_WRITE, 1, 4096, NULL);
+	expect_r2t(1, 4096);
+	request = container_of(core.conn.transport->pulling.next, struct request, node);
+	/* The clock is the loop's: bring the deadline here instead. */
+	tcp_request(request)->deadline_ns = loop_now_ns(core.loop);
+	loop_timer_set(core.loop, &core.conn.transport->pull_timer, loop_now_ns(core.loop));
+	peer_expect_eof(&core.peer);
+	assert_non_null(strstr(core.why, "does not send"));
+	core_end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		on_both_engines(icresp_offers_legal_limits),
+		on_both_engines(digests_in_use_are_those_asked_and_allowed),
+		on_both_engines(pdus_out_of_sequence_end_the_connection),
+		on_both_engines(icreq_with_illegal_values_is_refused),
+		on_both_engines(host_data_alignment_is_honoured),
+		on_both_engines(malformed_headers_end_the_connection),
+		on_both_engines(wrong_header_digest_ends_the_connection),
+		on_both_engines(termination_request_of_the_host_ends_the_connection),
+		on_both_engines(reads_bring_data_and_a_response),
+		on_both_engines(success_takes_the_place_of_the_response_without_flow_control),
+		on_both_engines(burst_of_reads_costs_one_receive_and_one_transmit),
+		on_both_engines(more_commands_than_the_queue_holds_end_the_connection),
+		on_both_engines(in_capsule_data_arrives_or_is_dropped_in_step),
+		on_both_engines(commands_behind_one_that_waits_are_answered_when_it_gets_a_buffer),
+		on_both_engines(r2t_writes_arrive_in_any_legal_pieces),
+		on_both_engines(h2cdata_beside_its_r2t_is_fatal),
+		on_both_engines(wrong_data_digest_is_the_commands_error_only),
+		on_both_engines(capsule_that_waits_does_not_hold_up_data_of_another),
+		on_both_engines(connections_may_end_at_any_byte_of_a_mix),
+		on_both_engines(data_that_never_comes_ends_the_connection),
+	};
+
+	if (!has_uring())
+		return SKIPPED;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
