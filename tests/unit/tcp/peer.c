@@ -4,6 +4,9 @@
  */
 #include "tests/unit/tcp/peer.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -62,7 +65,7 @@ void peer_turn(struct peer *peer)
 void peer_send(struct peer *peer, const void *bytes, size_t len)
 {
 	const uint8_t *from = bytes;
-	uint64_t limit_ns = loop_now_ns(peer->loop) + 10 * ENGINES_SECOND_NS;
+	uint64_t limit_ns = loop_now_ns(peer->loop) + PEER_PATIENCE_NS;
 
 	while (len) {
 		ssize_t n = send(peer->fd, from, len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -127,7 +130,7 @@ void peer_send_pdu(struct peer *peer, uint8_t type, uint8_t flags, void *header,
 
 static void peer_need(struct peer *peer, size_t len)
 {
-	uint64_t limit_ns = loop_now_ns(peer->loop) + 10 * ENGINES_SECOND_NS;
+	uint64_t limit_ns = loop_now_ns(peer->loop) + PEER_PATIENCE_NS;
 
 	while (peer->in_len < len) {
 		if (peer->eof)
@@ -188,7 +191,7 @@ struct peer_pdu peer_expect(struct peer *peer, uint8_t type)
 
 void peer_expect_eof(struct peer *peer)
 {
-	uint64_t limit_ns = loop_now_ns(peer->loop) + 10 * ENGINES_SECOND_NS;
+	uint64_t limit_ns = loop_now_ns(peer->loop) + PEER_PATIENCE_NS;
 
 	while (!peer->eof) {
 		peer_turn(peer);

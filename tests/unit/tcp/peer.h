@@ -6,11 +6,19 @@
 #ifndef HAUL_TESTS_TCP_PEER_H
 #define HAUL_TESTS_TCP_PEER_H
 
-#include "tests/unit/base/engines.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
+#include <cmocka.h>
+
+#include "proto/base/loop.h"
 #include "proto/nvme/tcp.h"
 
-#define PEER_ROOM (4u << 20)
+#define PEER_PATIENCE_NS 10000000000ull
+#define PEER_ROOM	 (4u << 20)
 
 struct peer {
 	struct loop *loop;

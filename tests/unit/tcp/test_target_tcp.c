@@ -12,6 +12,7 @@
 #include "target/request.h"
 #include "target/transport.h"
 #include "target/transport_tcp.h"
+#include "tests/unit/base/engines.h"
 #include "tests/unit/tcp/peer.h"
 
 #define DEPTH	   32
@@ -815,32 +816,31 @@ static void data_that_never_comes_ends_the_connection(void **state)
 	core_end();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		on_both_engines(icresp_offers_legal_limits),
-		on_both_engines(digests_in_use_are_those_asked_and_allowed),
-		on_both_engines(pdus_out_of_sequence_end_the_connection),
-		on_both_engines(icreq_with_illegal_values_is_refused),
-		on_both_engines(host_data_alignment_is_honoured),
-		on_both_engines(malformed_headers_end_the_connection),
-		on_both_engines(wrong_header_digest_ends_the_connection),
-		on_both_engines(termination_request_of_the_host_ends_the_connection),
-		on_both_engines(reads_bring_data_and_a_response),
-		on_both_engines(success_takes_the_place_of_the_response_without_flow_control),
-		on_both_engines(burst_of_reads_costs_one_receive_and_one_transmit),
-		on_both_engines(more_commands_than_the_queue_holds_end_the_connection),
-		on_both_engines(in_capsule_data_arrives_or_is_dropped_in_step),
-		on_both_engines(commands_behind_one_that_waits_are_answered_when_it_gets_a_buffer),
-		on_both_engines(r2t_writes_arrive_in_any_legal_pieces),
-		on_both_engines(h2cdata_beside_its_r2t_is_fatal),
-		on_both_engines(wrong_data_digest_is_the_commands_error_only),
-		on_both_engines(capsule_that_waits_does_not_hold_up_data_of_another),
-		on_both_engines(connections_may_end_at_any_byte_of_a_mix),
-		on_both_engines(data_that_never_comes_ends_the_connection),
+		loop_test(icresp_offers_legal_limits),
+		loop_test(digests_in_use_are_those_asked_and_allowed),
+		loop_test(pdus_out_of_sequence_end_the_connection),
+		loop_test(icreq_with_illegal_values_is_refused),
+		loop_test(host_data_alignment_is_honoured),
+		loop_test(malformed_headers_end_the_connection),
+		loop_test(wrong_header_digest_ends_the_connection),
+		loop_test(termination_request_of_the_host_ends_the_connection),
+		loop_test(reads_bring_data_and_a_response),
+		loop_test(success_takes_the_place_of_the_response_without_flow_control),
+		loop_test(burst_of_reads_costs_one_receive_and_one_transmit),
+		loop_test(more_commands_than_the_queue_holds_end_the_connection),
+		loop_test(in_capsule_data_arrives_or_is_dropped_in_step),
+		loop_test(commands_behind_one_that_waits_are_answered_when_it_gets_a_buffer),
+		loop_test(r2t_writes_arrive_in_any_legal_pieces),
+		loop_test(h2cdata_beside_its_r2t_is_fatal),
+		loop_test(wrong_data_digest_is_the_commands_error_only),
+		loop_test(capsule_that_waits_does_not_hold_up_data_of_another),
+		loop_test(connections_may_end_at_any_byte_of_a_mix),
+		loop_test(data_that_never_comes_ends_the_connection),
 	};
 
-	if (!has_uring())
-		return SKIPPED;
+	engines_choose(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "proto/link/tcp_stream.h"
+#include "tests/unit/base/engines.h"
 #include "tests/unit/tcp/peer.h"
 
 #define EVENTS_MAX 256
@@ -144,7 +145,7 @@ static void end_free(struct end *end)
 
 static void end_wait_events(struct end *end, uint32_t nr)
 {
-	uint64_t limit_ns = loop_now_ns(end->peer.loop) + 10 * ENGINES_SECOND_NS;
+	uint64_t limit_ns = loop_now_ns(end->peer.loop) + PEER_PATIENCE_NS;
 
 	while (end->nr_events < nr) {
 		peer_turn(&end->peer);
@@ -533,24 +534,23 @@ static void termination_request_follows_the_batch_whole(void **state)
 	free(data);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		on_both_engines(pdus_may_be_cut_at_each_byte),
-		on_both_engines(data_may_be_paused_and_goes_on_without_more_bytes),
-		on_both_engines(data_nobody_wants_is_dropped_in_step),
-		on_both_engines(data_goes_to_its_pieces_whatever_their_sizes),
-		on_both_engines(wrong_data_digest_is_told_and_the_stream_goes_on),
-		on_both_engines(wrong_header_digest_is_told_to_the_peer),
-		on_both_engines(short_sends_lose_and_repeat_nothing),
-		on_both_engines(burst_costs_one_transmit),
-		on_both_engines(end_of_the_stream_is_told_once),
-		on_both_engines(closing_while_data_and_batch_are_on_their_way),
-		on_both_engines(termination_request_is_waited_for_with_a_deadline),
-		on_both_engines(termination_request_follows_the_batch_whole),
+		loop_test(pdus_may_be_cut_at_each_byte),
+		loop_test(data_may_be_paused_and_goes_on_without_more_bytes),
+		loop_test(data_nobody_wants_is_dropped_in_step),
+		loop_test(data_goes_to_its_pieces_whatever_their_sizes),
+		loop_test(wrong_data_digest_is_told_and_the_stream_goes_on),
+		loop_test(wrong_header_digest_is_told_to_the_peer),
+		loop_test(short_sends_lose_and_repeat_nothing),
+		loop_test(burst_costs_one_transmit),
+		loop_test(end_of_the_stream_is_told_once),
+		loop_test(closing_while_data_and_batch_are_on_their_way),
+		loop_test(termination_request_is_waited_for_with_a_deadline),
+		loop_test(termination_request_follows_the_batch_whole),
 	};
 
-	if (!has_uring())
-		return SKIPPED;
+	engines_choose(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
