@@ -27,7 +27,7 @@ enum {
 	NR_REGIONS = 16,
 	NR_RECEIVES = 128,
 	CAPSULE_BYTES = 64 + 8192,
-	MAX_LINE = 1 << 20,
+	MAX_LINE = 1 << 22, /* a MiB as hexadecimal text, and some */
 	STEP_MS = 5000, /* for each step of a connect */
 };
 
