@@ -157,7 +157,6 @@ void pair_connect(struct pair *pair, struct side *a, struct side *p)
 		.retry_count = 7,
 		.rnr_retry_count = o->rnr_retry ? (uint8_t)(o->rnr_retry - 1) : 7,
 	};
-	struct rdma_conn_param accept = param;
 	struct ibv_qp_init_attr attr;
 	struct rdma_cm_event *event;
 
@@ -177,9 +176,7 @@ void pair_connect(struct pair *pair, struct side *a, struct side *p)
 		side_open(p, o);
 	attr = side_qp_attr(p, o);
 	assert_int_equal(rdma_create_qp(p->id, p->pd, &attr), 0);
-	if (o->peer_reads)
-		accept.responder_resources = o->peer_reads;
-	assert_int_equal(rdma_accept(p->id, &accept), 0);
+	assert_int_equal(rdma_accept(p->id, &param), 0);
 	event_expect(a->ch, RDMA_CM_EVENT_ESTABLISHED);
 	event_expect(p->ch, RDMA_CM_EVENT_ESTABLISHED);
 }

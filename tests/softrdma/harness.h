@@ -38,9 +38,8 @@ struct side {
 /* What a test wants different from the defaults (0). */
 struct pair_opts {
 	uint32_t send_wr, recv_wr, sge, inline_bytes, cqe;
-	uint8_t reads;	    /* of the active side at once; both directions */
-	uint8_t peer_reads; /* what the passive side grants, if not reads */
-	uint8_t rnr_retry;  /* + 1; 0 means 7 */
+	uint8_t reads;	   /* at once, in both directions */
+	uint8_t rnr_retry; /* + 1; 0 means 7 */
 	bool srq, sig_all;
 };
 
