@@ -420,7 +420,6 @@ void loop_file_del(struct loop *loop, struct loop_file *file)
 {
 	assert(list_empty(&file->waiting[0]) && list_empty(&file->waiting[1]));
 	loop->engine->file_del(loop, file);
-	file->fd = -1;
 }
 
 int loop_buffer_register(struct loop *loop, void *base, size_t length)
