@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The simulated transport and disk, and a host's few words.
+ */
+#include "tests/sim/target/sim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/nvme/identify.h"
+
+#define SIM_SETTLE_TURNS 200
+
+struct nvme_connect_data sim_connect_data;
+
+static struct sim *sim_of_conn(const struct conn *conn)
+{
+	return container_of(conn->reactor->target, struct sim, target);
+}
+
+static struct sim_conn *sim_conn_of(const struct conn *conn)
+{
+	struct sim *sim = sim_of_conn(conn);
+
+	for (unsigned i = 0; i < sim->nr_conns; i++)
+		if (sim->conns[i].conn == conn)
+			return &sim->conns[i];
+	fail_msg("a connection that is gone");
+	return NULL;
+}
+
+static struct sim_request *sim_request(struct request *request)
+{
+	return (struct sim_request *)request->transport;
+}
+
+static void sim_enlist(struct list *list, struct request *request)
+{
+	struct sim_request *sr = sim_request(request);
+
+	sr->request = request;
+	list_init(&sr->node);
+	list_push_back(list, &sr->node);
+}
+
+static struct request *sim_take(struct list *list)
+{
+	struct list *node = list_pop_front(list);
+
+	return node ? container_of(node, struct sim_request, node)->request : NULL;
+}
+
+/* --- the transport --------------------------------------------------------------------------- */
+
+static int sim_start(struct conn *conn, struct transport_handover *handover)
+{
+	struct sim *sim = sim_of_conn(conn);
+	struct transport_conn *tc = calloc(1, sizeof(*tc));
+
+	tc->conn = conn;
+	list_init(&tc->pulling);
+	list_init(&tc->replying);
+	conn->transport = tc;
+	conn->local = conn->port->address;
+	sim->conns[handover->private_len].conn = conn;
+	free(handover);
+	return 0;
+}
+
+static void sim_refuse(struct transport_handover *handover)
+{
+	free(handover);
+}
+
+static void sim_pull(struct request *request)
+{
+	assert_int_equal(request->state, REQUEST_PULL);
+	assert_non_null(request->bytes);
+	sim_enlist(&request->conn->transport->pulling, request);
+	if (sim_of_conn(request->conn)->auto_pull)
+		sim_do_pull(sim_conn_of(request->conn), 0);
+}
+
+static void sim_reply(struct request *request)
+{
+	struct sim_conn *sc = sim_conn_of(request->conn);
+
+	assert_int_equal(request->state, REQUEST_REPLY);
+	assert_int_equal(request->conn->state, CONN_LIVE);
+	sc->last = request->cqe;
+	sc->nr_replies++;
+	sc->data_len = 0;
+	if (request->direction == REQUEST_TO_HOST && !nvme_cqe_status(&request->cqe)) {
+		sc->data_len = request->data_len;
+		memcpy(sc->data, request->bytes, min_of(sc->data_len, 4096u));
+	}
+	sim_enlist(&request->conn->transport->replying, request);
+}
+
+static void sim_close(struct conn *conn)
+{
+	assert_int_equal(conn->state, CONN_CLOSING);
+	assert_false(conn->transport->close_asked);
+	conn->transport->close_asked = true;
+}
+
+static void sim_free(struct conn *conn)
+{
+	assert_true(conn->transport_quiesced);
+	assert_true(list_empty(&conn->transport->pulling));
+	assert_true(list_empty(&conn->transport->replying));
+	assert_int_equal(conn->nr_out, 0);
+	assert_int_equal(slots_nr_used(&conn->slots), 0);
+	sim_conn_of(conn)->conn = NULL;
+	free(conn->transport);
+}
+
+static const struct transport_ops sim_transport = {
+	.name = "sim",
+	.trtype = NVME_TRTYPE_TCP,
+	.max_inline = 8192,
+	.sgls = NVME_ID_SGLS_SUPPORTED,
+	.msdbd = 1,
+	.max_depth = 128,
+	.refuse = sim_refuse,
+	.start = sim_start,
+	.pull = sim_pull,
+	.reply = sim_reply,
+	.close = sim_close,
+	.free = sim_free,
+};
+
+bool sim_do_pull(struct sim_conn *sc, uint16_t status)
+{
+	struct request *request = sc->conn ? sim_take(&sc->conn->transport->pulling) : NULL;
+
+	if (!request)
+		return false;
+	if (request->cmd.opcode == NVME_OPC_FABRICS &&
+		request->data_len == sizeof(sim_connect_data))
+		memcpy(request->bytes, &sim_connect_data, sizeof(sim_connect_data));
+	else
+		memset(request->bytes, 0, request->data_len);
+	request_pulled(request, status);
+	return true;
+}
+
+bool sim_do_reply(struct sim_conn *sc)
+{
+	struct request *request = sc->conn ? sim_take(&sc->conn->transport->replying) : NULL;
+
+	if (request)
+		request_sent(request);
+	return request != NULL;
+}
+
+bool sim_do_quiesce(struct sim_conn *sc)
+{
+	struct transport_conn *tc = sc->conn ? sc->conn->transport : NULL;
+	struct request *request;
+
+	if (!tc || !tc->close_asked || sc->conn->transport_quiesced)
+		return false;
+	while ((request = sim_take(&tc->pulling)) || (request = sim_take(&tc->replying)))
+		request_flushed(request);
+	conn_quiesced(sc->conn);
+	return true;
+}
+
+/* --- the disk -------------------------------------------------------------------------------- */
+
+static struct sim *sim_of_queue(struct backend_queue *queue)
+{
+	/* The only backend there is belongs to the only simulation. */
+	extern struct sim *sim_only;
+
+	(void)queue;
+	return sim_only;
+}
+
+struct sim *sim_only;
+
+static void sim_submit(struct backend_queue *queue, struct backend_io *io)
+{
+	struct sim *sim = sim_of_queue(queue);
+
+	assert_true(io->offset % 512 == 0 && io->offset < SIM_LBAS * 512ull);
+	io->queue = queue;
+	list_init(&io->loop_op.node);
+	list_push_back(&sim->ios, &io->loop_op.node);
+	sim->nr_ios++;
+}
+
+bool sim_do_io(struct sim *sim, unsigned which, int result)
+{
+	struct list *node = sim->ios.next;
+	struct backend_io *io;
+
+	if (!sim->nr_ios)
+		return false;
+	for (which %= sim->nr_ios; which; which--)
+		node = node->next;
+	list_remove(node);
+	sim->nr_ios--;
+	io = container_of(node, struct backend_io, loop_op.node);
+	if (io->op == BACKEND_READ && !result)
+		memset(io->bytes, 0x5a, io->length);
+	io->done.fn(&io->done, result, 0);
+	return true;
+}
+
+static void sim_backend_close(struct backend *backend)
+{
+	free(backend);
+}
+
+static const struct backend_ops sim_backend = {
+	.name = "sim", .close = sim_backend_close, .submit = sim_submit};
+
+static void sim_add_ns(struct sim *sim, struct subsys *subsys, uint32_t nsid, bool read_only)
+{
+	struct ns *ns = calloc(1, sizeof(*ns));
+	struct backend *backend = calloc(1, sizeof(*backend));
+
+	backend->ops = &sim_backend;
+	backend->geometry = (struct backend_geometry){.size_bytes = SIM_LBAS * 512ull,
+		.block_bytes = 512,
+		.can_discard = true,
+		.volatile_cache = true};
+	*ns = (struct ns){.subsys = subsys,
+		.nsid = nsid,
+		.index = sim->target.nr_namespaces++,
+		.backend = backend,
+		.read_only = read_only,
+		.lba_shift = 9,
+		.nr_lbas = SIM_LBAS};
+	ns->uuid.b[0] = (uint8_t)nsid;
+	if (!subsys->ns) {
+		subsys->ns_limit = 16;
+		subsys->ns = calloc(subsys->ns_limit, sizeof(*subsys->ns));
+	}
+	subsys->ns[nsid] = ns;
+	subsys->nr_ns++;
+	subsys->volatile_cache = true;
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+static void sim_add_subsystems(struct sim *sim)
+{
+	struct subsys *other, *private;
+
+	assert_int_equal(subsys_add(&sim->target, SIM_NQN, &sim->subsys), 0);
+	sim->subsys->allow_any = true;
+	sim_add_ns(sim, sim->subsys, 1, false);
+	sim_add_ns(sim, sim->subsys, 3, true);
+	assert_int_equal(subsys_add(&sim->target, SIM_OTHER, &other), 0);
+	other->allow_any = true;
+	sim_add_ns(sim, other, 1, false);
+	assert_int_equal(subsys_add(&sim->target, SIM_PRIVATE, &private), 0);
+	assert_int_equal(subsys_allow_host(private, SIM_HOST ":friend"), 0);
+}
+
+static void sim_add_reactor(struct sim *sim, unsigned index)
+{
+	struct target *target = &sim->target;
+	struct reactor *reactor;
+
+	assert_int_equal(reactor_create(target, index, &reactor), 0);
+	target->reactors[index] = reactor;
+	reactor->nr_ns_queues = target->nr_namespaces;
+	reactor->ns_queues = calloc(target->nr_namespaces, sizeof(*reactor->ns_queues));
+	for (unsigned i = 0; i < target->nr_namespaces; i++) {
+		reactor->ns_queues[i] = calloc(1, sizeof(struct backend_queue));
+		reactor->ns_queues[i]->ops = &sim_backend;
+		reactor->ns_queues[i]->loop = reactor->loop;
+	}
+}
+
+struct sim *sim_create(unsigned nr_reactors, uint64_t memory_bytes)
+{
+	struct target_settings settings = TARGET_SETTINGS_DEFAULT;
+	const struct loop_options options = {.engine = LOOP_ENGINE_EPOLL};
+	struct sim *sim = calloc(1, sizeof(*sim));
+
+	sim_only = sim;
+	settings.engine = LOOP_ENGINE_EPOLL;
+	settings.spin_ns = 0;
+	settings.memory_bytes = memory_bytes * nr_reactors;
+	target_init(&sim->target, &settings);
+	assert_int_equal(loop_create(&options, &sim->target.loop), 0);
+	sim->target.nr_reactors = nr_reactors;
+	list_init(&sim->ios);
+	sim_add_subsystems(sim);
+	for (unsigned i = 0; i < nr_reactors; i++)
+		sim_add_reactor(sim, i);
+	sim->port.ops = &sim_transport;
+	sim->port.reactor = sim->target.reactors[0];
+	sim->port.portid = 1;
+	sim->port.address.ss_family = AF_INET;
+	list_init(&sim->port.node);
+	list_push_back(&sim->target.ports, &sim->port.node);
+	sim->auto_disk = sim->auto_pull = sim->auto_reply = sim->auto_quiesce = true;
+	return sim;
+}
+
+/* What is automatic, once. */
+static bool sim_step(struct sim *sim)
+{
+	bool moved = false;
+
+	while (sim->auto_disk && sim_do_io(sim, 0, sim->next_result))
+		moved = true;
+	for (unsigned i = 0; i < sim->nr_conns; i++) {
+		struct sim_conn *sc = &sim->conns[i];
+
+		while (sim->auto_pull && sim_do_pull(sc, 0))
+			moved = true;
+		while (sim->auto_reply && sim_do_reply(sc))
+			moved = true;
+		if (sim->auto_quiesce && sim_do_quiesce(sc))
+			moved = true;
+	}
+	return moved;
+}
+
+void sim_settle(struct sim *sim)
+{
+	for (unsigned idle = 0, turns = 0; idle < 3; turns++) {
+		bool moved = sim_step(sim);
+
+		for (unsigned i = 0; i < sim->target.nr_reactors; i++)
+			moved |= loop_turn(sim->target.reactors[i]->loop) > 0;
+		idle = moved ? 0 : idle + 1;
+		assert_true(turns < SIM_SETTLE_TURNS);
+	}
+}
+
+static void sim_check_empty(struct sim *sim)
+{
+	struct bufpool_stats stats;
+
+	assert_int_equal(sim->target.nr_conns_all, 0);
+	assert_int_equal(sim->nr_ios, 0);
+	for (unsigned i = 0; i < sim->target.nr_reactors; i++) {
+		struct reactor *reactor = sim->target.reactors[i];
+
+		assert_true(list_empty(&reactor->conns));
+		assert_int_equal(reactor->nr_conns, 0);
+		bufpool_stats_get(reactor->pool, &stats);
+		assert_int_equal(stats.nr_used, 0);
+		assert_int_equal(stats.nr_waiting, 0);
+		for (unsigned j = 0; j < REACTOR_MAX_CTRLS; j++)
+			assert_null(reactor->ctrls[j]);
+	}
+	for (unsigned i = 0; i < sim->nr_conns; i++)
+		assert_null(sim->conns[i].conn);
+}
+
+void sim_destroy(struct sim *sim)
+{
+	sim->auto_disk = sim->auto_pull = sim->auto_reply = sim->auto_quiesce = true;
+	for (unsigned i = 0; i < sim->nr_conns; i++)
+		if (sim->conns[i].conn)
+			conn_close(sim->conns[i].conn, "the test is over");
+	sim_settle(sim);
+	sim_check_empty(sim);
+	for (unsigned i = 0; i < sim->target.nr_reactors; i++) {
+		struct reactor *reactor = sim->target.reactors[i];
+
+		for (unsigned j = 0; j < reactor->nr_ns_queues; j++)
+			free(reactor->ns_queues[j]);
+		free(reactor->ns_queues);
+		reactor_destroy(reactor);
+	}
+	list_remove(&sim->port.node);
+	sim->target.nr_reactors = 0;
+	target_destroy(&sim->target);
+	sim_only = NULL;
+	free(sim);
+}
+
+/* --- a host ---------------------------------------------------------------------------------- */
+
+struct sim_conn *sim_accept(struct sim *sim)
+{
+	struct transport_handover *handover = calloc(1, sizeof(*handover));
+	unsigned index = sim->nr_conns++;
+
+	assert_true(index < SIM_MAX_CONN);
+	handover->private_len = index; /* how start() finds its place */
+	conn_accept(&sim->port, handover);
+	sim_settle(sim);
+	return sim->conns[index].conn ? &sim->conns[index] : NULL;
+}
+
+bool sim_send(struct sim *sim, struct sim_conn *sc, const struct nvme_cmd *cmd)
+{
+	struct request *request = sc->conn ? request_get(sc->conn) : NULL;
+
+	(void)sim;
+	if (!request)
+		return false;
+	request->cmd = *cmd;
+	sc->nr_sent++;
+	request_received(request);
+	return true;
+}
+
+uint16_t sim_run(struct sim *sim, struct sim_conn *sc, const struct nvme_cmd *cmd)
+{
+	unsigned before = sc->nr_replies;
+
+	assert_true(sim_send(sim, sc, cmd));
+	sim_settle(sim);
+	assert_int_equal(sc->nr_replies, before + 1);
+	return nvme_cqe_status(&sc->last);
+}
+
+struct nvme_cmd sim_cmd(uint8_t opcode, uint32_t nsid, uint32_t data_len)
+{
+	static uint16_t cid;
+
+	return (struct nvme_cmd){.opcode = opcode,
+		.flags = NVME_CMD_PSDT_SGL,
+		.cid = le16(cid++),
+		.nsid = le32(nsid),
+		.sgl = nvme_sgl_transport(data_len)};
+}
+
+struct nvme_cmd sim_rw(uint8_t opcode, uint64_t slba, uint32_t nr_lbas)
+{
+	struct nvme_cmd cmd = sim_cmd(opcode, 1, nr_lbas * 512);
+
+	cmd.rw.slba = le64(slba);
+	cmd.rw.nlb = le16((uint16_t)(nr_lbas - 1));
+	return cmd;
+}
+
+struct nvme_cmd sim_connect(const char *subnqn, uint16_t qid, uint16_t sqsize, uint16_t cntlid)
+{
+	struct nvme_cmd cmd = sim_cmd(NVME_OPC_FABRICS, 0, sizeof(sim_connect_data));
+
+	cmd.nsid = le32(0);
+	cmd.fctype = NVME_FCTYPE_CONNECT;
+	cmd.connect.qid = le16(qid);
+	cmd.connect.sqsize = le16(sqsize);
+	memset(&sim_connect_data, 0, sizeof(sim_connect_data));
+	memset(sim_connect_data.hostid, 7, sizeof(sim_connect_data.hostid));
+	sim_connect_data.cntlid = le16(cntlid);
+	snprintf(sim_connect_data.subnqn, sizeof(sim_connect_data.subnqn), "%s", subnqn);
+	snprintf(sim_connect_data.hostnqn, sizeof(sim_connect_data.hostnqn), "%s", SIM_HOST);
+	return cmd;
+}
+
+uint16_t sim_cntlid(const struct sim_conn *admin)
+{
+	return admin->conn->cntlid;
+}
+
+struct sim_conn *sim_admin(struct sim *sim, const char *subnqn)
+{
+	struct sim_conn *sc = sim_accept(sim);
+	struct nvme_cmd cmd = sim_connect(subnqn, 0, 31, NVME_CNTLID_DYNAMIC);
+
+	assert_non_null(sc);
+	assert_int_equal(sim_run(sim, sc, &cmd), 0);
+	cmd = sim_cmd(NVME_OPC_FABRICS, 0, 0);
+	cmd.fctype = NVME_FCTYPE_PROPERTY_SET;
+	cmd.property.ofst = le32(NVME_PROPERTY_CC);
+	cmd.property.value = le64(
+		NVME_CC_EN | NVME_SQES << NVME_CC_IOSQES_SHIFT | NVME_CQES << NVME_CC_IOCQES_SHIFT);
+	assert_int_equal(sim_run(sim, sc, &cmd), 0);
+	return sc;
+}
+
+struct sim_conn *sim_queue(
+	struct sim *sim, const struct sim_conn *admin, uint16_t qid, uint16_t depth)
+{
+	struct sim_conn *sc = sim_accept(sim);
+	struct nvme_cmd cmd = sim_connect(
+		admin->conn->subsys->nqn, qid, (uint16_t)(depth - 1), sim_cntlid(admin));
+
+	assert_non_null(sc);
+	assert_int_equal(sim_run(sim, sc, &cmd), 0);
+	return sc;
+}

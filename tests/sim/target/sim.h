@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The target's core between a transport and a disk that do nothing by themselves: the test decides
+ * when a pull, a reply, an I/O or the end of a connection is done, and with what result. All
+ * reactors turn on the test's thread, so that a seed gives the same run each time.
+ */
+#ifndef HAUL_TESTS_SIM_TARGET_SIM_H
+#define HAUL_TESTS_SIM_TARGET_SIM_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "target/cmd.h"
+#include "target/conn.h"
+#include "target/ctrl.h"
+#include "target/reactor.h"
+#include "target/subsys.h"
+#include "target/target.h"
+
+#define SIM_NQN	     "nqn.2024-01.com.example:sim"
+#define SIM_OTHER    "nqn.2024-01.com.example:other"
+#define SIM_PRIVATE  "nqn.2024-01.com.example:private"
+#define SIM_HOST     "nqn.2024-01.com.example:host"
+#define SIM_LBAS     4096
+#define SIM_MAX_CONN 64
+
+struct transport_conn {
+	struct conn *conn;
+	struct list pulling; /* requests, by node of struct sim_request */
+	struct list replying;
+	bool close_asked;
+};
+
+/* In request->transport. */
+struct sim_request {
+	struct request *request;
+	struct list node;
+	unsigned char data[64]; /* unused room: the transport's part is the transport's */
+};
+
+/* One end of a connection as the test holds it; survives the connection. */
+struct sim_conn {
+	struct conn *conn; /* NULL: gone */
+	unsigned nr_sent;  /* commands */
+	unsigned nr_replies;
+	struct nvme_cqe last; /* the last response */
+	uint8_t data[4096];   /* start of the data that came with it */
+	uint32_t data_len;
+};
+
+struct sim {
+	struct target target;
+	struct port port;
+	struct reactor *reactors[4];
+	struct sim_conn conns[SIM_MAX_CONN];
+	unsigned nr_conns;
+	struct subsys *subsys;
+	struct list ios; /* of backend_io, by loop_op.node: what the disk has */
+	unsigned nr_ios;
+	bool auto_disk;	   /* I/O is done at once */
+	bool auto_pull;	   /* likewise pulls */
+	bool auto_reply;   /* likewise replies */
+	bool auto_quiesce; /* likewise ends */
+	int next_result;   /* of I/O done at once */
+};
+
+/* NR_REACTORS reactors; MEMORY_BYTES of pool each; everything automatic. */
+struct sim *sim_create(unsigned nr_reactors, uint64_t memory_bytes);
+/* Closes and drains what is left, and checks that nothing is: no request, buffer, controller. */
+void sim_destroy(struct sim *sim);
+
+/* Turns all loops until nothing moves by itself. */
+void sim_settle(struct sim *sim);
+
+/* A host arrives. NULL: refused. */
+struct sim_conn *sim_accept(struct sim *sim);
+/* A command arrives; false: there was no room for it. */
+bool sim_send(struct sim *sim, struct sim_conn *sc, const struct nvme_cmd *cmd);
+/* The same, then settles and returns the status; there must be a response. */
+uint16_t sim_run(struct sim *sim, struct sim_conn *sc, const struct nvme_cmd *cmd);
+
+/* Steps by hand, on any connection; false: there was nothing to do. */
+bool sim_do_pull(struct sim_conn *sc, uint16_t status);
+bool sim_do_reply(struct sim_conn *sc);
+bool sim_do_io(struct sim *sim, unsigned which, int result);
+bool sim_do_quiesce(struct sim_conn *sc);
+
+/* Commands. */
+struct nvme_cmd sim_cmd(uint8_t opcode, uint32_t nsid, uint32_t data_len);
+struct nvme_cmd sim_rw(uint8_t opcode, uint64_t slba, uint32_t nr_lbas);
+/* What the next pull brings: Connect data or other. */
+extern struct nvme_connect_data sim_connect_data;
+struct nvme_cmd sim_connect(const char *subnqn, uint16_t qid, uint16_t sqsize, uint16_t cntlid);
+/* Connects, and enables the controller; the connection must come up. */
+struct sim_conn *sim_admin(struct sim *sim, const char *subnqn);
+struct sim_conn *sim_queue(
+	struct sim *sim, const struct sim_conn *admin, uint16_t qid, uint16_t depth);
+uint16_t sim_cntlid(const struct sim_conn *admin);
+
+#endif
