@@ -3,7 +3,7 @@
  * What a job asks for, against what its namespaces are: wrong sizes and offsets end a job before
  * its first I/O, with a text; nothing is rounded.
  */
-#include "fio_haul.h"
+#include "fio-plugin/fio_haul.h"
 
 static int check_fail(struct thread_data *td, const char *format, ...)
 {

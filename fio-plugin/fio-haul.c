@@ -3,7 +3,7 @@
  * fio's engine over libhaul: fio --ioengine=external:.../fio-haul.so --uri=rdma://HOST/NQN/NSID.
  * Its options, and I/O.
  */
-#include "fio_haul.h"
+#include "fio-plugin/fio_haul.h"
 
 #define HAUL_OPTION(NAME, TYPE, HELP, ...)                                            \
 	{                                                                             \

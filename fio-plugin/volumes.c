@@ -2,7 +2,7 @@
 /*
  * From fio's files to namespaces: names, associations, queues.
  */
-#include "fio_haul.h"
+#include "fio-plugin/fio_haul.h"
 
 #include <ctype.h>
 

@@ -215,6 +215,8 @@ static void ctrl_keep_alive_expired(struct loop_timer *timer)
 
 	if (ctrl->state != CTRL_LIVE && ctrl->state != CTRL_CONNECTING)
 		return;
+	if (!ctrl->limits.has_keep_alive)
+		return; /* Identify said so after it was armed */
 	ctrl_set_keep_alive(ctrl);
 	if (ctrl->keep_alive_is_out)
 		return; /* it has a deadline of its own */
@@ -490,7 +492,7 @@ void haul_ctrl_free(struct haul_ctrl *ctrl)
 		return;
 	ctrl_fail(ctrl, -ECANCELED, NULL);
 	while (!ctrl_is_quiet(ctrl))
-		loop_wait(ctrl->hl->loop, -1);
+		loop_turn_or_wait(ctrl->hl, -1);
 	ctrl_drop_events(ctrl);
 	ctrl_destroy(ctrl);
 }

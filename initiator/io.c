@@ -143,16 +143,17 @@ static uint64_t io_gather(struct io_cursor *cursor, uint64_t max_bytes, uint32_t
 		char *base = (char *)cursor->iov->iov_base + cursor->at;
 		size_t len = min_of(cursor->iov->iov_len - cursor->at, max_bytes - bytes);
 
-		if (len && base != end) {
+		if (len && (nr == 0 || base != end)) {
 			if (nr == max_pieces)
 				break;
 			if (iov)
 				iov[nr] = (struct iovec){base, 0};
 			nr++;
 		}
-		if (iov && len)
+		if (len && iov)
 			iov[nr - 1].iov_len += len;
-		end = base + len;
+		if (len)
+			end = base + len;
 		bytes += len;
 		cursor->at += len;
 		if (cursor->at == cursor->iov->iov_len) {

@@ -70,7 +70,7 @@ void haul_loop_destroy(struct haul_loop *hl)
 		return;
 	assert(list_empty(&hl->ctrls) && list_empty(&hl->mems));
 	while (hl->nr_resolving || __atomic_load_n(&hl->wake_is_out, __ATOMIC_ACQUIRE))
-		loop_wait(hl->loop, -1);
+		loop_turn_or_wait(hl, -1);
 	for (unsigned i = 0; i < HAUL_NR_TRANSPORTS; i++)
 		if (haul_transports[i] && haul_transports[i]->free_loop && hl->transport_loop[i])
 			haul_transports[i]->free_loop(hl);
@@ -123,11 +123,21 @@ static int loop_take_events(struct haul_loop *hl, struct haul_event *events, uns
 	return (int)n;
 }
 
+void loop_turn_or_wait(struct haul_loop *hl, int64_t timeout_ns)
+{
+	hl->is_turning = true;
+	if (timeout_ns)
+		loop_wait(hl->loop, timeout_ns);
+	else
+		loop_turn(hl->loop);
+	hl->is_turning = false;
+	hl->now_is_fresh = false;
+	hl->unsent = false; /* what the turn itself started was flushed at its end */
+}
+
 int haul_loop_poll(struct haul_loop *hl, struct haul_event *events, unsigned nr)
 {
-	hl->unsent = false;
-	hl->now_is_fresh = false;
-	loop_turn(hl->loop);
+	loop_turn_or_wait(hl, 0);
 	return loop_take_events(hl, events, nr);
 }
 
@@ -149,7 +159,7 @@ int haul_loop_wait(struct haul_loop *hl, struct haul_event *events, unsigned nr,
 				return 0;
 			left_ns = (int64_t)(deadline_ns - now_ns);
 		}
-		loop_wait(hl->loop, left_ns);
+		loop_turn_or_wait(hl, left_ns);
 		n = loop_take_events(hl, events, nr);
 	}
 	return n;
@@ -167,6 +177,8 @@ uint64_t haul_loop_now_ns(struct haul_loop *hl)
 {
 	struct timespec now;
 
+	if (hl->is_turning)
+		return loop_now_ns(hl->loop);
 	if (!hl->now_is_fresh) {
 		clock_gettime(CLOCK_MONOTONIC, &now);
 		hl->now_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;

@@ -23,6 +23,7 @@ struct haul_loop {
 	struct haul_loop_stats stats;
 
 	struct list ended; /* struct haul_pending: events that wait to be handed out */
+	bool is_turning;   /* the loop's own clock is right */
 	bool unsent;	   /* commands were started since the last turn */
 	uint64_t now_ns;   /* valid while now_is_fresh: since the last turn */
 	bool now_is_fresh;
@@ -46,6 +47,9 @@ static inline void pending_init(
 	pending->taken = taken;
 	list_init(&pending->node);
 }
+
+/* A turn, or with TIMEOUT_NS other than 0 turns until something was done. */
+void loop_turn_or_wait(struct haul_loop *hl, int64_t timeout_ns);
 
 /*
  * The time now. Commands are started outside of turns, when the loop's clock may be long past:
