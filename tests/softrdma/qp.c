@@ -36,6 +36,7 @@ void sr_qp_attach(struct sr_qp *qp, struct sr_conn *conn)
 {
 	qp->conn = conn;
 	conn->qp = qp;
+	sr_timer_cancel(&qp->sq.retry_timer);
 	sr_conn_resume(conn);
 }
 

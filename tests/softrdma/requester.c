@@ -9,6 +9,9 @@
 #include <errno.h>
 #include <string.h>
 
+/* How long two queue pairs that no CM connects may take to find each other. */
+#define SQ_UNCONNECTED_NS 5000000000u
+
 static struct sr_swqe *sq_at(struct sr_qp *qp, uint32_t index)
 {
 	return &qp->sq.ring[index % qp->sq.max_wr];
@@ -229,6 +232,14 @@ static bool sq_send_segment(struct sr_qp *qp, struct sr_swqe *w)
 	return true;
 }
 
+static void sq_arm_retry(struct sr_qp *qp, uint64_t delay_ns)
+{
+	struct sr_sq *sq = &qp->sq;
+
+	if (qp->state == IBV_QPS_RTS && sq->done != sq->head && !sq->retry_timer.due_ns)
+		sr_timer_arm(&sq->retry_timer, delay_ns);
+}
+
 static void sq_transmit(struct sr_qp *qp)
 {
 	struct sr_sq *sq = &qp->sq;
@@ -240,7 +251,10 @@ static void sq_transmit(struct sr_qp *qp)
 			return;
 		if (!w->on_wire)
 			sq_run_local(qp, w);
-		else if (!qp->conn || qp->conn->eof || qp->conn->peer_gone) {
+		else if (!qp->conn) {
+			sq_arm_retry(qp, SQ_UNCONNECTED_NS);
+			return;
+		} else if (qp->conn->eof || qp->conn->peer_gone) {
 			sr_qp_peer_gone(qp);
 			return;
 		} else if (!sq_send_segment(qp, w))
@@ -384,11 +398,7 @@ static void sq_retry_over(struct sr_timer *timer)
 /* Nothing outstanding: nothing to notice. The next request will find out. */
 void sr_qp_peer_gone(struct sr_qp *qp)
 {
-	struct sr_sq *sq = &qp->sq;
-
-	if (qp->state != IBV_QPS_RTS || sq->done == sq->head || sq->retry_timer.due_ns)
-		return;
-	sr_timer_arm(&sq->retry_timer, sr_faults.retry_ms * 1000000ull);
+	sq_arm_retry(qp, sr_faults.retry_ms * 1000000ull);
 }
 
 void sr_sq_init(struct sr_qp *qp)
