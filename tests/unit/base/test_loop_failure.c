@@ -59,6 +59,8 @@ static struct {
 	unsigned nr_failures; /* attempts that fail before one succeeds */
 	int error;
 	unsigned nr_attempts;
+	uint64_t look_ns;
+	uint64_t slept_ns;
 } fake;
 
 static void fake_destroy(struct loop *loop)
@@ -79,11 +81,21 @@ static uint32_t fake_submit(struct loop *loop)
 	return nr;
 }
 
+/* Each look takes some time. */
 static uint32_t fake_complete(struct loop *loop, uint32_t budget)
 {
 	(void)loop;
 	(void)budget;
+	fake_now_ns += fake.look_ns;
 	return 0;
+}
+
+static void fake_sleep(struct loop *loop, int64_t timeout_ns)
+{
+	(void)loop;
+	assert_true(timeout_ns >= 0);
+	fake.slept_ns += (uint64_t)timeout_ns;
+	fake_now_ns += (uint64_t)timeout_ns;
 }
 
 static const struct loop_engine_ops fake_ops = {
@@ -91,6 +103,7 @@ static const struct loop_engine_ops fake_ops = {
 	.destroy = fake_destroy,
 	.submit = fake_submit,
 	.complete = fake_complete,
+	.sleep = fake_sleep,
 };
 
 static struct loop *fake_create(unsigned nr_failures, int error)
@@ -101,6 +114,8 @@ static struct loop *fake_create(unsigned nr_failures, int error)
 	fake.nr_failures = nr_failures;
 	fake.error = error;
 	fake.nr_attempts = 0;
+	fake.look_ns = 0;
+	fake.slept_ns = 0;
 	memset(&fake.loop, 0, sizeof(fake.loop));
 	assert_int_equal(loop_init(&fake.loop, &fake_ops, &options), 0);
 	return &fake.loop;
@@ -195,6 +210,48 @@ static void an_operation_is_cancelled_between_attempts(void **state)
 	assert_int_equal(read.nr_done, 1);
 	assert_int_equal(read.res, -ECANCELED);
 	fake_end(loop);
+}
+
+/* --- spinning ----------------------------------------------------------------------------------
+ */
+
+static void nothing_flushed(struct loop_flush *flush)
+{
+	(void)flush;
+}
+
+static void a_loop_spins_for_its_time_after_work_and_then_sleeps(void **state)
+{
+	static const struct {
+		uint64_t spin_ns;
+		int64_t timeout_ns;
+		uint64_t slept_ns;
+		uint64_t nr_turns; /* of 10 us each, the one with work among them */
+	} cases[] = {
+		{0, 500000, 490000, 3},
+		{100000, 500000, 400000, 12},
+		{100000, 50000, 0, 7},
+		{100000, 0, 0, 2},
+	};
+	struct loop_flush work;
+	struct loop_stats stats;
+	struct loop *loop;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		loop = fake_create(0, 0);
+		loop->spin_ns = cases[i].spin_ns;
+		fake.look_ns = 10000;
+		loop_flush_init(&work, nothing_flushed);
+		loop_flush_later(loop, &work);
+		assert_int_equal(loop_wait(loop, 0), 1);
+		assert_int_equal(loop_wait(loop, cases[i].timeout_ns), 0);
+		loop_stats_get(loop, &stats);
+		assert_int_equal(fake.slept_ns, cases[i].slept_ns);
+		assert_int_equal(stats.nr_turns, cases[i].nr_turns);
+		assert_int_equal(stats.nr_sleeps, cases[i].slept_ns != 0);
+		fake_end(loop);
+	}
 }
 
 /* --- time and the pool -------------------------------------------------------------------------
@@ -376,6 +433,7 @@ int main(void)
 		cmocka_unit_test(a_disk_out_of_tags_is_tried_again_with_pauses),
 		cmocka_unit_test(after_a_success_the_pauses_are_short_again),
 		cmocka_unit_test(an_operation_is_cancelled_between_attempts),
+		cmocka_unit_test(a_loop_spins_for_its_time_after_work_and_then_sleeps),
 		cmocka_unit_test(regions_idle_for_ten_seconds_go_back_by_themselves),
 		cmocka_unit_test(each_failing_allocation_is_an_error_or_does_not_matter),
 		cmocka_unit_test(waiters_are_served_when_memory_comes_back),

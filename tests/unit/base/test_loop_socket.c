@@ -188,6 +188,85 @@ static void cancelled_receive_completes_once_and_socket_stays_usable(void **stat
 	pair_close(loop, &pair);
 }
 
+/* Receives again from its own completion. */
+struct again {
+	struct loop_op op;
+	struct loop *loop;
+	struct loop_file *file;
+	struct iovec iov;
+	char bytes[8];
+	unsigned nr_received;
+	unsigned nr_cancelled;
+};
+
+static void again_done(struct done *done, int res, unsigned flags)
+{
+	struct again *again = container_of(done, struct again, op.done);
+
+	(void)flags;
+	if (res == -ECANCELED) {
+		again->nr_cancelled++;
+		return;
+	}
+	assert_true(res > 0);
+	again->nr_received += (unsigned)res;
+	loop_receive(again->loop, &again->op, again->file, &again->iov, 1);
+}
+
+static void a_receive_that_ends_as_it_is_cancelled_leaves_nothing_behind(void **state)
+{
+	struct loop *loop = *state;
+	struct again again = {.op.done.fn = again_done, .loop = loop};
+	struct pair pair;
+
+	again.iov = (struct iovec){again.bytes, sizeof(again.bytes)};
+	again.file = &pair.ours;
+	pair_open(loop, &pair);
+	loop_receive(loop, &again.op, &pair.ours, &again.iov, 1);
+	loop_turn(loop);
+	for (unsigned i = 1; i <= 10; i++) {
+		/* The bytes are there before the request to cancel is. */
+		assert_int_equal(send(pair.peer_fd, "x", 1, 0), 1);
+		loop_cancel(loop, &again.op);
+		wait_for(loop, again.nr_received == i || again.nr_cancelled);
+		for (unsigned j = 0; j < 3; j++)
+			loop_turn(loop);
+		/* Cancelled before the bytes were looked at; the next receive finds them. */
+		if (again.nr_cancelled) {
+			assert_int_equal(again.nr_received, i - 1);
+			again.nr_cancelled = 0;
+			loop_receive(loop, &again.op, &pair.ours, &again.iov, 1);
+			wait_for(loop, again.nr_received == i);
+			loop_turn(loop);
+		}
+	}
+	loop_cancel(loop, &again.op);
+	wait_for(loop, again.nr_cancelled);
+	pair_close(loop, &pair);
+}
+
+static void turning_without_waiting_finds_completions(void **state)
+{
+	struct loop *loop = *state;
+	uint64_t limit_ns;
+	char bytes[8];
+	struct iovec iov = {bytes, sizeof(bytes)};
+	struct waited receive;
+	struct pair pair;
+
+	pair_open(loop, &pair);
+	waited_init(&receive);
+	loop_receive(loop, &receive.op, &pair.ours, &iov, 1);
+	while (loop_turn(loop))
+		;
+	assert_int_equal(send(pair.peer_fd, "x", 1, 0), 1);
+	limit_ns = loop_now_ns(loop) + 5 * ENGINES_SECOND_NS;
+	while (!receive.nr_done && loop_now_ns(loop) < limit_ns)
+		loop_turn(loop);
+	assert_int_equal(receive.nr_done, 1);
+	pair_close(loop, &pair);
+}
+
 static void connection_refused_is_told(void **state)
 {
 	struct loop *loop = *state;
@@ -213,6 +292,8 @@ int main(int argc, char **argv)
 		loop_test(data_and_end_of_stream_sent_together_are_both_received),
 		loop_test(reset_ends_receive_and_send),
 		loop_test(cancelled_receive_completes_once_and_socket_stays_usable),
+		loop_test(a_receive_that_ends_as_it_is_cancelled_leaves_nothing_behind),
+		loop_test(turning_without_waiting_finds_completions),
 		loop_test(connection_refused_is_told),
 	};
 
