@@ -245,8 +245,8 @@ static uint32_t loop_turn_flushes(struct loop *loop)
 	struct list due;
 	uint32_t nr = 0;
 
-	for (unsigned round = 0; round < LOOP_FLUSH_ROUNDS; round++) {
-		list_init(&due);
+	list_init(&due);
+	for (unsigned i = 0; i < LOOP_FLUSH_ROUNDS && !list_empty(&loop->flushes); i++) {
 		list_splice_back(&due, &loop->flushes);
 		while ((node = list_pop_front(&due))) {
 			flush = container_of(node, struct loop_flush, node);

@@ -60,6 +60,7 @@ static void *loop_offload_thread(void *arg)
 	struct loop_offload_pool *pool = arg;
 	struct loop_op *op;
 
+	pthread_setname_np(pthread_self(), "haul-helper");
 	pthread_mutex_lock(&pool->lock);
 	while ((op = loop_offload_next(pool))) {
 		pthread_mutex_unlock(&pool->lock);

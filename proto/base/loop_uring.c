@@ -287,7 +287,9 @@ static void uring_entered(struct uring_loop *uring, int ret)
 	if (ret >= 0 || ret == -EINTR || ret == -EAGAIN || ret == -EBUSY || ret == -ETIME)
 		return;
 	log_line_limited(&uring->enter_log, uring->loop.now_ns, LOG_LEVEL_ERROR,
-		"io_uring: submission failed: %s", strerror(-ret));
+		"io_uring: submission failed: %s",
+		ret == -EEXIST ? "the loop is used by another thread than its own"
+			       : strerror(-ret));
 }
 
 static struct io_uring_sqe *uring_get_sqe(struct uring_loop *uring)
@@ -556,7 +558,7 @@ static bool uring_arm(struct loop *loop)
 	/* The kernel orders its list of deferred work and the event flag with full barriers; so do
 	 * we, by entering it between the flag and the look. */
 	uring_entered(uring, io_uring_submit_and_get_events(&uring->ring));
-	return !uring_has_cqe(uring);
+	return !uring_has_cqe(uring) && !io_uring_sq_ready(&uring->ring);
 }
 
 const struct loop_engine_ops loop_uring_ops = {

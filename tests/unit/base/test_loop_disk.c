@@ -5,7 +5,9 @@
 #include "tests/unit/base/engines.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define BLOCK	   4096u
@@ -186,6 +188,50 @@ static void more_operations_than_announced_all_complete(void **state)
 	free(reads);
 }
 
+static void ignore_signal(int signal)
+{
+	(void)signal;
+}
+
+static int one(void *arg)
+{
+	(void)arg;
+	return 1;
+}
+
+/* Every call of the loop's that can be interrupted is. */
+static void a_storm_of_signals_disturbs_nothing(void **state)
+{
+	const struct itimerval storm = {{0, 150}, {0, 150}};
+	const struct itimerval calm = {};
+	struct sigaction action = {.sa_handler = ignore_signal};
+	struct loop *loop = *state;
+	struct waited ops[3];
+	struct disk disk[2];
+	struct iovec iov[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		disk_open(loop, &disk[i], i ? O_DIRECT : 0);
+		iov[i] = (struct iovec){disk[i].bytes, BLOCK};
+	}
+	assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &storm, NULL), 0);
+	for (unsigned i = 0; i < 300; i++) {
+		for (unsigned j = 0; j < 3; j++)
+			waited_init(&ops[j]);
+		loop_read(loop, &ops[0].op, &disk[0].file, &iov[0], 1, 0, LOOP_BUFFER_NONE);
+		loop_write(loop, &ops[1].op, &disk[1].file, &iov[1], 1, BLOCK, LOOP_BUFFER_NONE,
+			false);
+		loop_offload(loop, &ops[2].op, one, NULL);
+		assert_int_equal(waited_result(loop, &ops[0]), BLOCK);
+		assert_int_equal(waited_result(loop, &ops[1]), BLOCK);
+		assert_int_equal(waited_result(loop, &ops[2]), 1);
+	}
+	setitimer(ITIMER_REAL, &calm, NULL);
+	for (unsigned i = 0; i < 2; i++)
+		disk_close(loop, &disk[i]);
+}
+
 static void disk_io_cancelled_before_the_turn_never_starts(void **state)
 {
 	struct loop *loop = *state;
@@ -215,6 +261,7 @@ int main(int argc, char **argv)
 		loop_test(writing_to_a_file_open_for_reading_is_ebadf),
 		loop_test(fsync_succeeds_on_files_and_fails_on_pipes),
 		loop_test(more_operations_than_announced_all_complete),
+		loop_test(a_storm_of_signals_disturbs_nothing),
 		loop_test(disk_io_cancelled_before_the_turn_never_starts),
 	};
 
