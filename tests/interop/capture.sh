@@ -40,7 +40,6 @@ capture_judge() {
 	read=$(capture_count "$file" "$protocol" "$@")
 	bad=$(tshark -r "$file" "$@" -Y "_ws.malformed or _ws.expert.severity == \"Error\" or
 		nvme-tcp.hdgst.status == \"Bad\" or nvme-tcp.ddgst.status == \"Bad\" or nvme-tcp.c2htermreq or nvme-tcp.h2ctermreq" 2>&1 | grep -v '^Running as') || true
-	tshark -r "$file" "$@" -q -z io,phs 2>/dev/null
 	echo "$read packets read as $protocol"
 	if [ -n "$bad" ]; then
 		head -20 <<< "$bad"
