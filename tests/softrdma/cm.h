@@ -136,6 +136,7 @@ uint8_t cm_padded(uint8_t len, uint8_t area);
 void cm_send(struct sr_conn *conn, enum sr_msg type, const struct sr_cm_body *body);
 extern const struct sr_cm_ops cm_id_ops;
 void cm_force_disconnect(struct sr_conn *conn);
+void cm_stray_event(struct sr_conn *conn, uint32_t type);
 
 /* cm_qp.c; lock held */
 int cm_qp_init(struct cm_id *id, struct ibv_qp *qp);

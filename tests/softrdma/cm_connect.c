@@ -105,8 +105,7 @@ static void id_rejected(struct cm_id *id, const struct sr_cm_body *body)
 	struct cm_event *event = cm_event_new(
 		id, RDMA_CM_EVENT_REJECTED, sr_faults.iwarp ? -ECONNREFUSED : body->reason);
 
-	if (body->reason == CM_REJ_CONSUMER_DEFINED)
-		cm_event_set_private(event, body, CM_REJ_PRIVATE);
+	cm_event_set_private(event, body, CM_REJ_PRIVATE);
 	id->state = CM_CLOSED;
 	id_close(id);
 	cm_event_post(event);
@@ -151,12 +150,27 @@ static void id_got_rep(struct cm_id *id, const struct sr_cm_body *body)
 	cm_event_post(event);
 }
 
+static void id_established(struct cm_id *id)
+{
+	id->state = CM_CONNECTED;
+	cm_event_simple(id, RDMA_CM_EVENT_ESTABLISHED, 0);
+}
+
+static void id_established_late(struct sr_timer *timer)
+{
+	id_established(sr_container(timer, struct cm_id, timer));
+}
+
 static void id_got_rtu(struct cm_id *id)
 {
 	if (id->state != CM_ACCEPTED)
 		return;
-	id->state = CM_CONNECTED;
-	cm_event_simple(id, RDMA_CM_EVENT_ESTABLISHED, 0);
+	if (!sr_faults.delay_established_ms) {
+		id_established(id);
+		return;
+	}
+	id->timer.fire = id_established_late;
+	sr_timer_arm(&id->timer, sr_faults.delay_established_ms * 1000000ull);
 }
 
 static void id_got_dreq(struct cm_id *id)
@@ -166,6 +180,7 @@ static void id_got_dreq(struct cm_id *id)
 	case CM_ACCEPTED:
 	case CM_REPLIED:
 		id->state = CM_DISCONNECTED;
+		sr_timer_cancel(&id->timer);
 		id_disconnected(id, 0);
 		break;
 	case CM_DISCONNECTING:
@@ -483,9 +498,11 @@ int rdma_notify(struct rdma_cm_id *ibid, enum ibv_event_type event)
 	if (event != IBV_EVENT_COMM_EST)
 		ret = event == IBV_EVENT_PATH_MIG ? 0 : EINVAL;
 	else if (id->state == CM_ACCEPTED)
-		id_got_rtu(id);
+		id_established(id);
 	else
 		ret = EISCONN;
+	if (!ret)
+		sr_timer_cancel(&id->timer);
 	sr_unlock();
 	return cm_errno(ret);
 }
@@ -519,11 +536,10 @@ static void disconnect_unanswered(struct sr_timer *timer)
 	id_enter_timewait(id);
 }
 
-/* Allowed whenever there is a connection id, and then without effect where there is no connection.
- */
+/* Once there was an attempt to connect this moves the queue pair to error, connected or not. */
 static int disconnect_start(struct cm_id *id)
 {
-	if (!id->conn || id->state < CM_CONNECTING)
+	if (id->state < CM_CONNECTING)
 		return EINVAL;
 	cm_qp_error(id);
 	switch (id->state) {
@@ -552,6 +568,13 @@ int rdma_disconnect(struct rdma_cm_id *ibid)
 	ret = disconnect_start(id);
 	sr_unlock();
 	return ret ? cm_errno(ret) : cm_sync(id);
+}
+
+/* The hooks for events that a living connection must survive. */
+void cm_stray_event(struct sr_conn *conn, uint32_t type)
+{
+	if (conn->cm_ops == &cm_id_ops)
+		cm_event_simple(conn->cm, (enum rdma_cm_event_type)type, 0);
 }
 
 /* The disconnect hook: as if both kernels had ended the connection. */

@@ -51,6 +51,7 @@ static void cm_init_once(void)
 	ibv_free_device_list(list);
 	sr_device_removed_hook = cm_device_removed;
 	sr_disconnect_hook = cm_force_disconnect;
+	sr_cm_event_hook = cm_stray_event;
 }
 
 int cm_init(void)

@@ -80,6 +80,8 @@ static const struct {
 	{"disconnect", &sr_faults.disconnect_at},
 	{"remove_device", &sr_faults.remove_at},
 	{"port_bounce", &sr_faults.port_bounce_at},
+	{"cm_event", &sr_faults.cm_event},
+	{"delay_established", &sr_faults.delay_established_ms},
 };
 
 #define FAULT_NR_VALUES (sizeof(fault_values) / sizeof(fault_values[0]))

@@ -56,6 +56,8 @@ struct sr_faults {
 	uint32_t disconnect_at;
 	uint32_t remove_at;
 	uint32_t port_bounce_at;
+	uint32_t cm_event;
+	uint32_t delay_established_ms;
 };
 
 extern struct sr_faults sr_faults;

@@ -353,11 +353,10 @@ int sr_mw_bind(struct sr_qp *qp, const struct ibv_send_wr *wr)
 }
 
 /* Only windows of type 2 can be invalidated: user space has no fast-registered regions. */
-int sr_key_invalidate(struct sr_qp *qp, uint32_t rkey, bool remote)
+int sr_key_invalidate(struct sr_qp *qp, uint32_t rkey)
 {
 	struct sr_mr *mw = mr_find(rkey);
 
-	(void)remote;
 	if (!mw || !mw->is_mw || mw->rkey != rkey || !mw->bound || mw->owner != qp)
 		return -EINVAL;
 	mw_unbind(mw);

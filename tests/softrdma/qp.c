@@ -11,6 +11,7 @@
 #include <sys/random.h>
 
 void (*sr_disconnect_hook)(struct sr_conn *conn);
+void (*sr_cm_event_hook)(struct sr_conn *conn, uint32_t type);
 
 static void qp_flush(struct sr_work *work)
 {
@@ -43,13 +44,15 @@ void sr_qp_attach(struct sr_qp *qp, struct sr_conn *conn)
 /* Faults that strike after so many completions of the process. */
 void sr_qp_count_completion(struct sr_qp *qp)
 {
-	static uint32_t flushes, disconnects, removals, bounces;
+	static uint32_t flushes, disconnects, removals, bounces, strays;
+	struct sr_conn *conn = qp ? qp->conn : NULL;
 
 	if (qp && sr_fault_hit(sr_faults.flush_at, &flushes))
 		sr_qp_error(qp);
-	if (qp && qp->conn && sr_disconnect_hook &&
-		sr_fault_hit(sr_faults.disconnect_at, &disconnects))
-		sr_disconnect_hook(qp->conn);
+	if (conn && sr_disconnect_hook && sr_fault_hit(sr_faults.disconnect_at, &disconnects))
+		sr_disconnect_hook(conn);
+	if (conn && sr_cm_event_hook && sr_fault_hit(sr_faults.cm_event ? 1 : 0, &strays))
+		sr_cm_event_hook(conn, sr_faults.cm_event);
 	if (sr_fault_hit(sr_faults.remove_at, &removals))
 		sr_device_remove();
 	if (sr_fault_hit(sr_faults.port_bounce_at, &bounces))

@@ -121,9 +121,8 @@ void sr_sq_reset(struct sr_qp *qp)
 
 static void sq_run_local(struct sr_qp *qp, struct sr_swqe *w)
 {
-	int ret = w->wr.opcode == IBV_WR_BIND_MW
-			  ? sr_mw_bind(qp, &w->wr)
-			  : sr_key_invalidate(qp, w->wr.invalidate_rkey, false);
+	int ret = w->wr.opcode == IBV_WR_BIND_MW ? sr_mw_bind(qp, &w->wr)
+						 : sr_key_invalidate(qp, w->wr.invalidate_rkey);
 
 	qp->sq.next++;
 	if (ret)

@@ -127,7 +127,7 @@ static void resp_rwqe_fail(struct sr_qp *qp, enum ibv_wc_status own, enum ibv_wc
 
 static void resp_finish_recv(struct sr_qp *qp, const struct sr_hdr *hdr)
 {
-	if ((hdr->flags & SR_FLAG_INV) && sr_key_invalidate(qp, hdr->imm, true)) {
+	if ((hdr->flags & SR_FLAG_INV) && sr_key_invalidate(qp, hdr->imm)) {
 		resp_nak(qp, IBV_WC_REM_ACCESS_ERR);
 		return;
 	}

@@ -226,8 +226,8 @@ uint8_t *sr_rkey_check(
 struct ibv_mw *sr_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int sr_dealloc_mw(struct ibv_mw *mw);
 int sr_mw_bind(struct sr_qp *qp, const struct ibv_send_wr *wr);
-/* 0 or -EINVAL; remote: on behalf of the peer's SEND with invalidate. */
-int sr_key_invalidate(struct sr_qp *qp, uint32_t rkey, bool remote);
+/* 0 or -EINVAL: the key cannot be invalidated through this queue pair. */
+int sr_key_invalidate(struct sr_qp *qp, uint32_t rkey);
 void sr_mw_forget_qp(struct sr_qp *qp);
 
 /* sge.c: copy between a stream segment and scattered user memory, keys checked again. 0 or -EFAULT.
@@ -261,6 +261,7 @@ int sr_qp_modify(struct sr_qp *qp, const struct ibv_qp_attr *attr, int mask);
 void sr_qp_count_completion(struct sr_qp *qp);
 /* What librdmacm does when the fault hook asks for a disconnect. Lock held. */
 extern void (*sr_disconnect_hook)(struct sr_conn *conn);
+extern void (*sr_cm_event_hook)(struct sr_conn *conn, uint32_t type);
 
 /* qp_raw.c: connecting by queue pair number, without a CM. */
 void sr_raw_listen(struct sr_qp *qp);

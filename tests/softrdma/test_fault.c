@@ -211,6 +211,20 @@ static void case_port_bounce(void)
 	pair_close(&t);
 }
 
+static void case_cm_event(void)
+{
+	struct pair t;
+
+	pair_open(&t, NULL);
+	assert_int_equal(write_one(&t, 1), 0);
+	wc_expect(t.a.cq, 1, IBV_WC_SUCCESS);
+	event_expect(t.a.ch, RDMA_CM_EVENT_ADDR_CHANGE);
+	assert_int_equal(write_one(&t, 2), 0);
+	wc_expect(t.a.cq, 2, IBV_WC_SUCCESS);
+	pair_disconnect(&t);
+	pair_close(&t);
+}
+
 static const struct {
 	const char *name, *fault;
 	void (*run)(void);
@@ -226,6 +240,7 @@ static const struct {
 	{"iwarp", "iwarp", case_iwarp},
 	{"reject", "reject@1", case_reject},
 	{"last_wqe", "last_wqe", case_last_wqe},
+	{"cm_event", "cm_event=14", case_cm_event},
 	{"port_bounce", "port_bounce@1", case_port_bounce},
 };
 
