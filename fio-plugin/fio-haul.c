@@ -16,23 +16,15 @@ static struct fio_option options[] = {
 	HAUL_OPTION(uri, FIO_OPT_STR_STORE, "Target: rdma://HOST[:PORT]/NQN/NSID or tcp://..."),
 	HAUL_OPTION(hostnqn, FIO_OPT_STR_STORE, "NQN of this host"),
 	HAUL_OPTION(hostid, FIO_OPT_STR_STORE, "UUID of this host"),
-	{
-		.name = "haul_engine",
-		.lname = "haul engine",
-		.type = FIO_OPT_STR_STORE,
-		.off1 = offsetof(struct fio_haul_options, engine),
-		.help = "io_uring or epoll, instead of the best there is",
-		.category = FIO_OPT_C_ENGINE,
-		.group = FIO_OPT_G_INVALID,
-	},
+	HAUL_OPTION(haul_engine, FIO_OPT_STR_STORE, "io_uring or epoll, not the best there is"),
 	HAUL_OPTION(hdgst, FIO_OPT_BOOL, "TCP: header digest", .def = "0"),
 	HAUL_OPTION(ddgst, FIO_OPT_BOOL, "TCP: data digest", .def = "0"),
 	HAUL_OPTION(tos, FIO_OPT_INT, "IP traffic class", .def = "0", .maxval = 255),
 	HAUL_OPTION(queue_depth, FIO_OPT_INT, "Depth of the queue, instead of iodepth", .def = "0",
 		.maxval = 4096),
 	HAUL_OPTION(keep_alive, FIO_OPT_INT, "Keep-alive timeout in ms, 0 for none", .def = "0"),
-	HAUL_OPTION(
-		timeout, FIO_OPT_INT, "Time-out of a command in ms, 0 for none", .def = "30000"),
+	HAUL_OPTION(command_timeout, FIO_OPT_INT, "Time-out of a command in ms, 0 for none",
+		.def = "30000"),
 	HAUL_OPTION(connect_timeout, FIO_OPT_INT, "Time-out of the connect in ms", .def = "10000"),
 	{.name = NULL},
 };
@@ -200,7 +192,9 @@ static struct io_u *fio_haul_event(struct thread_data *td, int number)
 	const struct haul_event *event = &job->events[number];
 	struct io_u *io_u = (struct io_u *)(uintptr_t)event->user_data;
 
-	io_u->error = (unsigned)-event->result;
+	/* fio passes over (continue_on_error=) I/O errors only when they are EIO; errdetails says
+	 * more. */
+	io_u->error = event->status ? EIO : (unsigned)-event->result;
 	io_u->engine_data = (void *)(uintptr_t)event->status;
 	return io_u;
 }

@@ -15,10 +15,10 @@
 struct fio_haul_options {
 	void *pad; /* fio takes offset 0 for "no offset" */
 	char *uri;
-	char *hostnqn, *hostid, *engine;
+	char *hostnqn, *hostid, *haul_engine;
 	unsigned int hdgst, ddgst, tos;
 	unsigned int queue_depth;
-	unsigned int keep_alive, timeout, connect_timeout; /* milliseconds */
+	unsigned int keep_alive, command_timeout, connect_timeout; /* milliseconds */
 };
 
 /* An association; files of one subsystem share it. */

@@ -111,7 +111,7 @@ static void ctrl_options(const struct thread_data *td, struct haul_ctrl_options 
 	ret->data_digest = options->ddgst;
 	ret->tos = options->tos;
 	ret->keep_alive_ms = options->keep_alive;
-	ret->command_timeout_ms = options->timeout;
+	ret->command_timeout_ms = options->command_timeout;
 	ret->connect_timeout_ms = options->connect_timeout;
 	ret->max_queues = min(td->o.nr_files, 128U);
 }
@@ -243,7 +243,7 @@ int fio_haul_open(struct thread_data *td, int for_io, struct fio_haul_job **ret)
 {
 	const struct fio_haul_options *options = td->eo;
 	struct haul_loop_options loop_options = {.size = sizeof(loop_options),
-		.engine = options->engine,
+		.engine = options->haul_engine,
 		.spin_us = for_io ? 20 : 0};
 	struct fio_haul_job *job = job_alloc(td);
 	int error;

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: MIT
+"""Programs as users run them: a hauld, and haul or fio against it, over TCP and over RDMA (softrdma), on both engines.
+
+    HAUL_BUILD_DIR=build python3 -m pytest tests/e2e [--transports tcp,rdma] [--engines io_uring,epoll]
+
+Everything is started by the tests, on ports of the system's choice, and dies with them.
+"""
+import ctypes
+import glob
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("HAUL_BUILD_DIR", ROOT / "build")).resolve()
+HAUL = BUILD / "initiator" / "haul"
+HAULD = BUILD / "target" / "hauld"
+ENGINE = BUILD / "fio-plugin" / "fio-haul.so"
+SOFTRDMA = BUILD / "tests" / "softrdma"
+NQN = "nqn.2026-11.io.haul:e2e"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--transports", default="tcp,rdma", help="transports to try")
+    parser.addoption("--engines", default="io_uring,epoll", help="event loop engines to try, for both sides")
+
+
+def pytest_generate_tests(metafunc):
+    for fixture, option in (("transport", "--transports"), ("engine", "--engines")):
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, metafunc.config.getoption(option).split(","), scope="session")
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def environment(transport, preload=False):
+    """RDMA: the test library in place of the system's. PRELOAD: for a program that is not built with the sanitizers
+    but loads what is."""
+    env = {**os.environ}
+    if transport == "rdma":
+        env["LD_LIBRARY_PATH"] = str(SOFTRDMA)
+    if preload and sanitized():
+        libraries = [subprocess.check_output(["gcc", "-print-file-name=" + name], text=True).strip()
+                     for name in ("libasan.so", "libubsan.so")]
+        env["LD_PRELOAD"] = " ".join(libraries)
+        env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":detect_leaks=1:verify_asan_link_order=0"
+        env["LSAN_OPTIONS"] = f"suppressions={pathlib.Path(__file__).parent}/lsan.supp:print_suppressions=0"
+    return env
+
+
+def sanitized():
+    return ENGINE.exists() and b"__asan_init" in ENGINE.read_bytes()
+
+
+class Hauld:
+    """A running hauld; uris by transport."""
+
+    def __init__(self, directory, *args, transport="tcp", engine=None, listen=None):
+        self.log_path = pathlib.Path(directory) / f"hauld-{time.monotonic_ns()}.log"
+        command = [str(HAULD), "--listen", listen or f"{transport}://127.0.0.1:0", *args]
+        if engine:
+            command += ["--engine", engine]
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                                            text=True, env=environment(transport), preexec_fn=die_with_parent)
+        self.uri = None
+        for line in self.process.stdout:
+            listening = re.match(r"listening on (\S+)", line)
+            if listening:
+                self.uri = listening.group(1)
+            if line.strip() == "ready":
+                return
+        raise AssertionError("hauld ended before it was ready:\n" + self.log())
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        """As a user would; it must end well, which includes the sanitizers' verdict."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError("hauld did not end within 30 s of SIGTERM\n" + self.log()) from None
+        assert status == 0, f"hauld ended with {status}\n" + self.log()
+
+
+@pytest.fixture
+def hauld(tmp_path):
+    """Starts haulds: hauld(*args, transport=..., engine=...); they are stopped, and must end well."""
+    running = []
+
+    def start(*args, **kw):
+        running.append(Hauld(tmp_path, *args, **kw))
+        return running[-1]
+
+    yield start
+    for one in running:
+        if one.process.poll() is None:
+            one.stop()
+
+
+class Target:
+    """A hauld with three RAM disks as namespaces 1 to 3 of NQN, of 16 MiB each."""
+
+    def __init__(self, hauld, transport, engine):
+        self.hauld, self.transport, self.engine = hauld, transport, engine
+        self.uri = f"{hauld.uri}/{NQN}"
+        self.disk = self.uri + "/1"
+
+
+@pytest.fixture(scope="session")
+def target(transport, engine, tmp_path_factory):
+    exports = [arg for nsid in (1, 2, 3) for arg in ("--export", f"ram:16M,nqn={NQN},nsid={nsid}")]
+    hauld = Hauld(tmp_path_factory.mktemp("target"), *exports, transport=transport, engine=engine)
+    yield Target(hauld, transport, engine)
+    hauld.stop()
+
+
+def haul(*args, transport="tcp", timeout=60):
+    return subprocess.run([str(HAUL), *args], text=True, capture_output=True, timeout=timeout,
+                          stdin=subprocess.DEVNULL, env=environment(transport), preexec_fn=die_with_parent)
+
+
+class Fio:
+    """What fio has done: exit status, output, and its JSON."""
+
+    def __init__(self, done):
+        self.status = done.returncode
+        self.text = done.stdout + done.stderr
+        self.json = None
+        start = done.stdout.find("\n{\n") + 1 if not done.stdout.startswith("{") else 0
+        try:
+            self.json = json.JSONDecoder().raw_decode(done.stdout[start:])[0]
+        except ValueError:
+            pass
+
+    def ok(self):
+        assert self.status == 0, self.text
+        assert self.json, self.text
+        assert all(job["error"] == 0 for job in self.json["jobs"]), self.text
+        return self
+
+    def failed(self, words=""):
+        assert self.status not in (0, -signal.SIGSEGV, -signal.SIGABRT), self.text
+        assert "Sanitizer" not in self.text, self.text
+        assert words in self.text, self.text
+        return self
+
+    def total(self, direction, field="total_ios"):
+        return sum(job[direction][field] for job in self.json["jobs"])
+
+
+def fio_engine():
+    if not ENGINE.exists():
+        pytest.skip("the engine is not built (-Dfio_source=)")
+    return f"external:{ENGINE}"
+
+
+@pytest.fixture
+def fio(tmp_path):
+    """Runs fio in an empty directory, which must stay empty: fio(job options as key=value...)."""
+    directory = tmp_path / "fio"
+    directory.mkdir()
+
+    def run(*args, transport="tcp", timeout=120, **options):
+        engine = fio_engine()
+        command = ["fio", "--output-format=json", "--eta=never", *(() if "jobfile" in options else (
+            "--name=job", f"--ioengine={engine}"))]
+        if "jobfile" in options:
+            command.append(str(options.pop("jobfile")))
+        command += [f"--{key}={value}" for key, value in options.items()] + list(args)
+        done = subprocess.run(command, text=True, capture_output=True, timeout=timeout, cwd=directory,
+                              stdin=subprocess.DEVNULL, env=environment(transport, preload=True),
+                              preexec_fn=die_with_parent)
+        left = [name for name in os.listdir(directory) if not name.endswith(".state")]
+        assert not left, f"fio left {left}"
+        return Fio(done)
+
+    run.directory = directory
+    return run
+
+
+def pytest_collection_modifyitems(items):
+    missing = next((str(path) for path in (HAULD, HAUL) if not path.exists()), None)
+    if missing:
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason=missing + " is not built"))
+    if not shutil.which("fio"):
+        for item in items:
+            if "fio" in item.fixturenames:
+                item.add_marker(pytest.mark.skip(reason="fio is not installed"))
+    if not glob.glob(str(SOFTRDMA / "libibverbs.so*")):
+        for item in items:
+            if "rdma" in item.name:
+                item.add_marker(pytest.mark.skip(reason="tests/softrdma is not built"))
