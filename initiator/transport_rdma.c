@@ -79,7 +79,8 @@ static void rdma_queue_fail_to_connect(
 static void rdma_queue_lost(struct haul_transport_queue *tq, int error, const char *why)
 {
 	switch (tq->state) {
-	case RDMA_QUEUE_RESOLVING:
+	case RDMA_QUEUE_ADDRESS:
+	case RDMA_QUEUE_ROUTE:
 	case RDMA_QUEUE_CONNECTING:
 		rdma_queue_fail_to_connect(tq, error, "RDMA connection", why);
 		break;
@@ -223,6 +224,7 @@ static void rdma_queue_address_resolved(struct haul_transport_queue *tq)
 {
 	uint8_t tos = (uint8_t)tq->queue->tos;
 
+	tq->state = RDMA_QUEUE_ROUTE;
 	if (tos)
 		(void)rdma_set_option(
 			tq->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
@@ -276,11 +278,11 @@ static void rdma_queue_event(struct rdma_cm_owner *owner, const struct rdma_cm_n
 
 	switch (note->type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		if (tq->state == RDMA_QUEUE_RESOLVING)
+		if (tq->state == RDMA_QUEUE_ADDRESS)
 			rdma_queue_address_resolved(tq);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		if (tq->state == RDMA_QUEUE_RESOLVING)
+		if (tq->state == RDMA_QUEUE_ROUTE)
 			rdma_queue_route_resolved(tq);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
@@ -325,7 +327,7 @@ static void rdma_queue_connect(struct haul_queue *queue)
 	struct haul_transport_queue *tq = queue->transport;
 	struct haul_transport_loop *tl = queue->hl->transport_loop[HAUL_TRANSPORT_RDMA];
 
-	tq->state = RDMA_QUEUE_RESOLVING;
+	tq->state = RDMA_QUEUE_ADDRESS;
 	if (rdma_create_id(tl->cm->channel, &tq->id, &tq->owner, RDMA_PS_TCP)) {
 		tq->id = NULL;
 		rdma_queue_fail_to_connect(tq, -errno, "RDMA connection manager", strerror(errno));

@@ -13,7 +13,8 @@
 
 enum rdma_queue_state {
 	RDMA_QUEUE_IDLE,
-	RDMA_QUEUE_RESOLVING,  /* the address, then the route */
+	RDMA_QUEUE_ADDRESS,    /* is being resolved */
+	RDMA_QUEUE_ROUTE,      /* is being resolved */
 	RDMA_QUEUE_CONNECTING, /* the connection request is out */
 	RDMA_QUEUE_LIVE,
 	RDMA_QUEUE_FAILING,	  /* drains; then haul_queue_connected() with an error */

@@ -54,6 +54,7 @@ int transport_rdma_state(struct reactor *reactor, struct transport_state **ret)
 	/* The pool is written by our own READs only, which iWARP carries out as remote writes. */
 	rdma_devs_init(&state->devs, reactor->loop, reactor->pool, IBV_ACCESS_LOCAL_WRITE);
 	state->devs.iwarp_access = IBV_ACCESS_REMOTE_WRITE;
+	state->devs.comp_vector = reactor->index;
 	state->devs.added = transport_rdma_dev_added;
 	reactor->transport_state[TRANSPORT_RDMA] = state;
 	*ret = state;

@@ -308,6 +308,7 @@ static int rdma_dev_set_nonblocking(int fd)
 
 static int rdma_dev_queues_create(struct rdma_dev *dev)
 {
+	uint32_t vector;
 	int result;
 
 	dev->pd = ibv_alloc_pd(dev->verbs);
@@ -321,8 +322,9 @@ static int rdma_dev_queues_create(struct rdma_dev *dev)
 	result = rdma_dev_set_nonblocking(dev->channel->fd);
 	if (result)
 		goto destroy_channel;
-	dev->cq = ibv_create_cq(
-		dev->verbs, min_of(RDMA_CQ_FIRST_SIZE, dev->attr.max_cqe), dev, dev->channel, 0);
+	vector = dev->devs->comp_vector % (uint32_t)max_of(dev->verbs->num_comp_vectors, 1);
+	dev->cq = ibv_create_cq(dev->verbs, min_of(RDMA_CQ_FIRST_SIZE, dev->attr.max_cqe), dev,
+		dev->channel, (int)vector);
 	if (!dev->cq) {
 		result = -errno;
 		goto destroy_channel;

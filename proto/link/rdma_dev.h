@@ -33,6 +33,7 @@ struct rdma_devs {
 	struct list list;
 	int pool_access;	/* how the pool's memory is registered ... */
 	int iwarp_access;	/* ... and what iWARP needs beside it */
+	uint32_t comp_vector;	/* interrupts of different loops go to different CPUs */
 	uint64_t drain_ns;	/* RDMA_DRAIN_NS */
 	uint64_t *nr_doorbells; /* counts calls that post; may be NULL */
 	uint32_t nr_closing;	/* devices (and channels) that are not quite off the loop yet */
