@@ -143,28 +143,53 @@ static void pair_side_event(struct rdma_cm_owner *owner, const struct rdma_cm_no
 	}
 }
 
-static void pair_requested(struct rdma_cm_owner *owner, const struct rdma_cm_note *note)
+static int pair_accept(struct pair *pair)
 {
-	struct pair *pair = container_of(owner, struct pair, owner);
-	struct rdma_conn_param param = {
-		.initiator_depth = (uint8_t)pair->max_reads, .rnr_retry_count = 7};
-	int result;
+	struct rdma_conn_param param = {.private_data = pair->accept_data,
+		.private_data_len = pair->accept_len,
+		.initiator_depth = (uint8_t)pair->max_reads,
+		.rnr_retry_count = 7};
+	int result = rdma_cm_adopt(pair->cm, pair->server.id, &pair->server.owner);
 
-	if (note->type != RDMA_CM_EVENT_CONNECT_REQUEST)
-		return;
-	pair->server.id = note->id;
-	result = rdma_cm_adopt(pair->cm, note->id, &pair->server.owner);
 	if (!result)
 		result = pair_make(&pair->server, &pair->params[1]);
 	if (!result)
 		result = rdma_srq_admit(pair->server.ep.dev->srq, PAIR_SRQ_SLOTS);
 	if (!result)
 		pair->nr_slots = PAIR_SRQ_SLOTS;
-	if (!result && rdma_accept(pair->server.id, &param))
-		result = -errno;
+	return !result && rdma_accept(pair->server.id, &param) ? -errno : result;
+}
+
+static void pair_requested(struct rdma_cm_owner *owner, const struct rdma_cm_note *note)
+{
+	struct pair *pair = container_of(owner, struct pair, owner);
+	int result = -ECONNREFUSED;
+
+	if (note->type != RDMA_CM_EVENT_CONNECT_REQUEST)
+		return;
+	if (pair->server.id) {
+		/* One more, or one that was given up: there is only one server. */
+		(void)rdma_reject(note->id, NULL, 0);
+		rdma_destroy_id(note->id);
+		return;
+	}
+	pair->request = *note;
+	pair->server.id = note->id;
+	if (!pair->reject)
+		result = pair_accept(pair);
 	pair_note_result(pair, result);
 	if (result)
-		(void)rdma_reject(pair->server.id, NULL, 0);
+		(void)rdma_reject(pair->server.id, pair->reject ? pair->accept_data : NULL,
+			pair->reject ? pair->accept_len : 0);
+}
+
+void pair_reset(struct pair *pair)
+{
+	pair->result = 0;
+	pair->client = (struct side){.pair = pair, .owner.event = pair_side_event};
+	pair->server = pair->client;
+	list_init(&pair->client.slots);
+	list_init(&pair->server.slots);
 }
 
 int pair_connect(struct pair *pair)
@@ -173,11 +198,7 @@ int pair_connect(struct pair *pair)
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	uint64_t end;
 
-	pair->result = 0;
-	pair->client = (struct side){.pair = pair, .owner.event = pair_side_event};
-	pair->server = pair->client;
-	list_init(&pair->client.slots);
-	list_init(&pair->server.slots);
+	pair_reset(pair);
 	address.sin_port = rdma_get_src_port(pair->listener);
 	if (rdma_create_id(pair->cm->channel, &pair->client.id, &pair->client.owner, RDMA_PS_TCP)) {
 		pair->client.id = NULL;

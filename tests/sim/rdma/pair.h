@@ -44,6 +44,10 @@ struct pair {
 	uint32_t max_reads;
 	uint32_t nr_slots; /* admitted to the SRQ */
 	struct side client, server;
+	struct rdma_cm_note request; /* the last connection request */
+	const void *accept_data;     /* private data of the answer, ACCEPT_LEN of them */
+	uint8_t accept_len;
+	bool reject; /* ... which is a reject */
 	struct buf *responses;
 	struct rdma_recv recvs[PAIR_NR_RECVS];
 	struct buf *memory[2]; /* 1 MiB each: client's, server's */
@@ -54,6 +58,9 @@ struct pair {
 /* The engine that HAUL_TEST_ENGINE asks for cannot be had. */
 bool pair_engine_is_refused(void);
 int pair_open(struct pair *pair);
+/* Both sides as before a connection: pair_connect() begins with it. A test with a client of its own
+ * uses the server alone. */
+void pair_reset(struct pair *pair);
 /* Until both sides are up; pair->params and max_reads may be changed before. */
 int pair_connect(struct pair *pair);
 /* Drains and destroys what is left of both sides, keeps loop and device. */

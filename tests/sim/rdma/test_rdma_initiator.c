@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The initiator's RDMA transport between a core of this test's own and a target that is a bare
+ * endpoint of proto/link: what goes onto the wire, and that each request comes back once.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "initiator/transport_rdma.h"
+#include "proto/nvme/rdma.h"
+#include "tests/sim/rdma/pair.h"
+
+#define DEPTH	     8
+#define MEMORY_BYTES (4u << 20)
+#define SECONDS	     20
+
+static struct pair pair; /* the target is its server */
+static struct haul_loop hl;
+static struct haul_queue queue;
+static struct haul_request requests[DEPTH];
+static struct haul_mem mem;
+static unsigned char *memory; /* the first half is registered */
+static unsigned nr_connected, nr_failed, nr_quiesced, nr_done;
+static unsigned nr_done_of[DEPTH];
+static int connected_result, failed_result;
+static char connected_why[256];
+static struct nvme_rdma_cm_accept accept_data;
+static struct nvme_rdma_cm_reject reject_data;
+static struct rdma_op replies[DEPTH];
+static struct nvme_sgl_piece reply_pieces[DEPTH][NVME_SGL_MAX_PIECES];
+static unsigned nr_replied;
+
+/* --- the core ------------------------------------------------------------------------------ */
+
+void haul_queue_connected(struct haul_queue *q, int result, const char *why)
+{
+	(void)q;
+	nr_connected++;
+	connected_result = result;
+	snprintf(connected_why, sizeof(connected_why), "%s", why ? why : "");
+}
+
+void haul_queue_failed(struct haul_queue *q, int result, const char *why)
+{
+	(void)q;
+	(void)why;
+	nr_failed++;
+	failed_result = result;
+}
+
+void haul_queue_quiesced(struct haul_queue *q)
+{
+	(void)q;
+	nr_quiesced++;
+}
+
+struct haul_request *haul_queue_request_by_cid(struct haul_queue *q, uint16_t cid)
+{
+	(void)q;
+	return cid < DEPTH && requests[cid].state == HAUL_REQUEST_OUT ? &requests[cid] : NULL;
+}
+
+void haul_request_done(struct haul_request *request, int result, const struct nvme_cqe *cqe)
+{
+	assert_int_equal(request->state, HAUL_REQUEST_OUT);
+	request->state = HAUL_REQUEST_FREE;
+	request->result = result;
+	if (!result)
+		request->cqe = *cqe;
+	nr_done_of[request->index]++;
+	nr_done++;
+}
+
+struct haul_mem *haul_mem_find(struct haul_loop *loop, const void *address, size_t length)
+{
+	const unsigned char *at = address;
+
+	(void)loop;
+	return at >= memory && at + length <= memory + MEMORY_BYTES / 2 ? &mem : NULL;
+}
+
+/* --- turning both ends --------------------------------------------------------------------- */
+
+static bool both_wait(const unsigned *flag, unsigned value)
+{
+	uint64_t end;
+
+	loop_turn(pair.loop);
+	end = loop_now_ns(pair.loop) + SECONDS * 1000000000ull;
+	while (*flag < value && loop_now_ns(pair.loop) < end) {
+		loop_turn(pair.loop);
+		loop_turn(hl.loop);
+	}
+	return *flag >= value;
+}
+
+static void both_turn(unsigned nr)
+{
+	while (nr--) {
+		loop_turn(pair.loop);
+		loop_turn(hl.loop);
+	}
+}
+
+static void queue_init(void)
+{
+	struct sockaddr_in *address = (struct sockaddr_in *)&queue.address;
+	unsigned i;
+
+	memset(&queue, 0, sizeof(queue));
+	memset(requests, 0, sizeof(requests));
+	memset(nr_done_of, 0, sizeof(nr_done_of));
+	nr_connected = nr_failed = nr_quiesced = nr_done = nr_replied = 0;
+	queue.hl = &hl;
+	queue.loop = hl.loop;
+	queue.pool = hl.pool;
+	queue.ops = &haul_transport_rdma_ops;
+	queue.qid = 3;
+	queue.depth = DEPTH;
+	queue.requests = requests;
+	queue.in_capsule_bytes = 4096;
+	queue.max_segments = NVME_SGL_MAX_PIECES;
+	address->sin_family = AF_INET;
+	address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	address->sin_port = rdma_get_src_port(pair.listener);
+	for (i = 0; i < DEPTH; i++) {
+		requests[i].queue = &queue;
+		requests[i].index = i;
+		requests[i].cid = (uint16_t)i;
+	}
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	if (pair_open(&pair))
+		return -1;
+	pair_reset(&pair);
+	accept_data = (struct nvme_rdma_cm_accept){.crqsize = le16(DEPTH + 1)};
+	pair.accept_data = &accept_data;
+	pair.accept_len = sizeof(accept_data);
+	pair.server.keep_slots = true;
+	memset(&hl, 0, sizeof(hl));
+	list_init(&hl.mems);
+	if (loop_create(NULL, &hl.loop) || bufpool_create(hl.loop, 64 << 20, &hl.pool))
+		return -1;
+	memory = aligned_alloc(4096, MEMORY_BYTES);
+	mem = (struct haul_mem){.hl = &hl, .base = memory, .length = MEMORY_BYTES / 2};
+	list_init(&mem.node);
+	list_push_back(&hl.mems, &mem.node);
+	queue_init();
+	return queue.ops->alloc(&queue);
+}
+
+static int setup_connected(void **state)
+{
+	if (setup(state))
+		return -1;
+	queue.ops->connect(&queue);
+	if (!both_wait(&nr_connected, 1) || connected_result)
+		return -1;
+	/* The target's side is established last. */
+	while (!pair.server.connected)
+		both_turn(1);
+	return 0;
+}
+
+static void disconnect(void)
+{
+	queue.ops->disconnect(&queue);
+	assert_true(both_wait(&nr_quiesced, 1));
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	if (!nr_quiesced && nr_connected && !connected_result)
+		disconnect();
+	queue.ops->free(&queue);
+	queue.ops->free_loop(&hl);
+	bufpool_destroy(hl.pool);
+	loop_destroy(hl.loop);
+	pair_disconnect(&pair);
+	pair_close(&pair);
+	free(memory);
+	return 0;
+}
+
+/* --- the target ---------------------------------------------------------------------------- */
+
+static void reply_ended(struct rdma_op *op, int result)
+{
+	(void)op;
+	(void)result;
+	nr_replied++;
+}
+
+/* The slot of the next command. */
+static struct rdma_slot *target_take(void)
+{
+	static unsigned nr_waiting;
+	struct list *node;
+
+	while (list_empty(&pair.server.slots)) {
+		nr_waiting = pair.server.nr_messages;
+		assert_true(both_wait(&pair.server.nr_messages, nr_waiting + 1));
+	}
+	node = list_pop_front(&pair.server.slots);
+	return container_of(node, struct rdma_slot, node);
+}
+
+/* Answers CID; with BYTES of the target's memory first, where DESCRIPTORS say. */
+static void target_reply(unsigned cid, const struct nvme_sgl_desc *descriptors, uint32_t nr)
+{
+	struct buf *buf =
+		pair.memory[1] ? pair.memory[1] : bufpool_get(pair.pool, BUFPOOL_MAX_BYTES);
+	uint32_t lkey = rdma_dev_buf_mr(pair.server.ep.dev, buf)->lkey, i;
+	struct nvme_cqe *cqe = (struct nvme_cqe *)buf->bytes + cid;
+	struct rdma_op *op = &replies[cid];
+
+	pair.memory[1] = buf;
+	*cqe = (struct nvme_cqe){.cid = le16((uint16_t)cid), .dw0 = le32(77)};
+	*op = (struct rdma_op){.ended = reply_ended,
+		.kind = RDMA_OP_SEND,
+		.pieces = reply_pieces[cid],
+		.nr_pieces = nr,
+		.bytes = (unsigned char *)buf->bytes + 4096,
+		.lkey = lkey,
+		.nr_sges = 1,
+		.sge = {{(uintptr_t)cqe, sizeof(*cqe), lkey}}};
+	for (i = 0; i < nr; i++) {
+		reply_pieces[cid][i] =
+			(struct nvme_sgl_piece){.addr = le64_get(descriptors[i].addr),
+				.len = le24_get(descriptors[i].keyed.len),
+				.key = le32_get(descriptors[i].keyed.key)};
+		op->data_len += reply_pieces[cid][i].len;
+	}
+	for (i = 0; i < op->data_len; i++)
+		((unsigned char *)op->bytes)[i] = (unsigned char)(i * 5 + 3);
+	rdma_ep_post(&pair.server.ep, op);
+}
+
+/* --- requests ------------------------------------------------------------------------------ */
+
+static struct haul_request *submit(unsigned i, int to_host, const struct iovec *iov, unsigned nr)
+{
+	struct haul_request *request = &requests[i];
+	unsigned k;
+
+	request->state = HAUL_REQUEST_OUT;
+	request->cmd = (struct nvme_cmd){.opcode = to_host ? NVME_OPC_READ : NVME_OPC_WRITE,
+		.flags = NVME_CMD_PSDT_SGL,
+		.cid = le16((uint16_t)i)};
+	request->to_host = to_host;
+	request->nr_iov = nr;
+	request->data_len = 0;
+	for (k = 0; k < nr; k++) {
+		request->iov[k] = iov[k];
+		request->data_len += (uint32_t)iov[k].iov_len;
+	}
+	queue.ops->submit(&queue, request);
+	return request;
+}
+
+static void assert_read(const struct haul_request *request)
+{
+	uint32_t at = 0, k;
+	size_t i;
+
+	for (k = 0; k < request->nr_iov; k++)
+		for (i = 0; i < request->iov[k].iov_len; i++, at++)
+			assert_int_equal(((unsigned char *)request->iov[k].iov_base)[i],
+				(unsigned char)(at * 5 + 3));
+}
+
+/* --- connecting ---------------------------------------------------------------------------- */
+
+static void the_request_says_what_connect_will_say(void **state)
+{
+	const struct nvme_rdma_cm_req *req = (const void *)pair.request.private_data;
+
+	(void)state;
+	assert_true(pair.request.private_len >= sizeof(*req));
+	assert_int_equal(le16_get(req->recfmt), 0);
+	assert_int_equal(le16_get(req->qid), 3);
+	assert_int_equal(le16_get(req->hsqsize), queue.depth);
+	assert_int_equal(le16_get(req->hrqsize), queue.depth + 1);
+	assert_true(pair.request.initiator_depth > 0);
+}
+
+static void a_reject_is_told_in_words(void **state)
+{
+	static const uint16_t statuses[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 77};
+	unsigned i;
+
+	(void)state;
+	pair.reject = true;
+	pair.accept_data = &reject_data;
+	pair.accept_len = sizeof(reject_data);
+	for (i = 0; i < ARRAY_SIZE(statuses); i++) {
+		reject_data = (struct nvme_rdma_cm_reject){.sts = le16(statuses[i])};
+		nr_connected = 0;
+		queue.ops->connect(&queue);
+		assert_true(both_wait(&nr_connected, 1));
+		assert_int_equal(connected_result, -ECONNREFUSED);
+		assert_non_null(strstr(connected_why, nvme_rdma_cm_status_str(statuses[i])));
+		rdma_destroy_id(pair.server.id);
+		pair.server.id = NULL;
+	}
+}
+
+static void a_short_answer_is_no_target(void **state)
+{
+	(void)state;
+	pair.accept_len = 0;
+	queue.ops->connect(&queue);
+	assert_true(both_wait(&nr_connected, 1));
+	/* A fabric that pads makes it a right answer, with nothing in it. */
+	assert_true(connected_result == -EPROTO || connected_result == 0);
+}
+
+static void nobody_listens_is_told_once(void **state)
+{
+	(void)state;
+	rdma_destroy_id(pair.listener);
+	pair.listener = NULL;
+	queue.ops->connect(&queue);
+	assert_true(both_wait(&nr_connected, 1));
+	assert_true(connected_result < 0);
+	both_turn(50);
+	assert_int_equal(nr_connected, 1);
+}
+
+/* disconnect() while connect() is unanswered: no answer but quiesced. */
+static void connecting_can_be_given_up_at_any_time(void **state)
+{
+	unsigned turns;
+
+	(void)state;
+	for (turns = 0; turns < 40; turns++) {
+		nr_connected = nr_quiesced = 0;
+		queue.ops->connect(&queue);
+		both_turn(turns);
+		if (nr_connected == 0 || connected_result == 0)
+			disconnect();
+		assert_true(nr_connected <= 1);
+		queue.ops->free(&queue);
+		pair_disconnect(&pair);
+		pair_reset(&pair);
+		assert_int_equal(queue.ops->alloc(&queue), 0);
+	}
+	nr_quiesced = 1;
+}
+
+/* --- data ---------------------------------------------------------------------------------- */
+
+static void a_read_of_registered_memory_is_one_descriptor(void **state)
+{
+	const struct iovec iov = {memory + 512, 65536};
+	struct haul_request *request = submit(1, 1, &iov, 1);
+	struct rdma_slot *slot = target_take();
+	const struct nvme_cmd *cmd = slot->capsule;
+
+	(void)state;
+	assert_int_equal(cmd->sgl.id, NVME_SGL_ID_KEYED);
+	assert_int_equal(le64_get(cmd->sgl.addr), (uintptr_t)(memory + 512));
+	assert_int_equal(le24_get(cmd->sgl.keyed.len), 65536);
+	assert_int_equal(slot->data_len, 0);
+	target_reply(1, &cmd->sgl, 1);
+	assert_true(both_wait(&nr_done, 1));
+	assert_int_equal(request->result, 0);
+	assert_int_equal(le32_get(request->cqe.dw0), 77);
+	assert_read(request);
+	assert_int_equal(hl.stats.nr_bounced, 0);
+	rdma_slot_put(slot);
+}
+
+static void pieces_that_touch_are_one_the_rest_is_a_list(void **state)
+{
+	const struct iovec iov[] = {{memory, 4096}, {memory + 4096, 4096}, {memory + 16384, 1024},
+		{memory + 32768, 8192}};
+	struct haul_request *request = submit(0, 1, iov, 4);
+	struct rdma_slot *slot = target_take();
+	const struct nvme_cmd *cmd = slot->capsule;
+	const struct nvme_sgl_desc *list = slot->data;
+
+	(void)state;
+	assert_int_equal(cmd->sgl.id, NVME_SGL_ID_LAST_SEGMENT);
+	assert_int_equal(le32_get(cmd->sgl.len), 3 * 16);
+	assert_int_equal(slot->data_len, 3 * 16);
+	assert_int_equal(le24_get(list[0].keyed.len), 8192);
+	assert_int_equal(le24_get(list[1].keyed.len), 1024);
+	assert_int_equal(le24_get(list[2].keyed.len), 8192);
+	target_reply(0, list, 3);
+	assert_true(both_wait(&nr_done, 1));
+	assert_read(request);
+	assert_int_equal(hl.stats.nr_bounced, 0);
+	rdma_slot_put(slot);
+}
+
+/* What does not fit into the descriptors, or is not registered, goes through a buffer. */
+static void other_memory_is_bounced_and_counted(void **state)
+{
+	struct iovec iov[HAUL_MAX_IOV];
+	struct haul_request *request;
+	struct rdma_slot *slot;
+	const struct nvme_cmd *cmd;
+	unsigned i, round;
+
+	(void)state;
+	for (round = 0; round < 2; round++) {
+		queue.max_segments = round ? NVME_SGL_MAX_PIECES : 2;
+		for (i = 0; i < 3; i++) {
+			iov[i].iov_base = memory + (round ? MEMORY_BYTES / 2 : 0) + i * 8192;
+			iov[i].iov_len = 4096;
+		}
+		request = submit(round, 1, iov, 3);
+		slot = target_take();
+		cmd = slot->capsule;
+		assert_int_equal(cmd->sgl.id, NVME_SGL_ID_KEYED);
+		target_reply(round, &cmd->sgl, 1);
+		assert_true(both_wait(&nr_done, round + 1));
+		assert_read(request);
+		assert_int_equal(hl.stats.nr_bounced, round + 1);
+		rdma_slot_put(slot);
+	}
+}
+
+static void small_writes_travel_in_the_capsule(void **state)
+{
+	/* Registered, in two stretches; not registered. */
+	const struct iovec iov[2][2] = {{{memory, 1024}, {memory + 8192, 3072}},
+		{{memory + MEMORY_BYTES / 2, 512}, {memory + MEMORY_BYTES / 2 + 4096, 512}}};
+	const unsigned char *data;
+	struct rdma_slot *slot;
+	unsigned i, k;
+
+	(void)state;
+	for (i = 0; i < MEMORY_BYTES; i++)
+		memory[i] = (unsigned char)(i * 11 + (i >> 12));
+	for (i = 0; i < 2; i++) {
+		submit(i, 0, iov[i], 2);
+		slot = target_take();
+		data = slot->data;
+		for (k = 0; k < 2; k++) {
+			if (((struct nvme_cmd *)slot->capsule)->sgl.id != NVME_SGL_ID_IN_CAPSULE)
+				break; /* a device that gathers no more than one piece */
+			assert_memory_equal(data, iov[i][k].iov_base, iov[i][k].iov_len);
+			data += iov[i][k].iov_len;
+		}
+		target_reply(i, NULL, 0);
+		assert_true(both_wait(&nr_done, i + 1));
+		rdma_slot_put(slot);
+	}
+	assert_int_equal(hl.stats.nr_bounced, 1);
+}
+
+static void a_write_beyond_the_capsule_is_described(void **state)
+{
+	const struct iovec iov = {memory, 4096 + 512};
+	struct rdma_slot *slot;
+
+	(void)state;
+	submit(0, 0, &iov, 1);
+	slot = target_take();
+	assert_int_equal(((struct nvme_cmd *)slot->capsule)->sgl.id, NVME_SGL_ID_KEYED);
+	target_reply(0, NULL, 0);
+	assert_true(both_wait(&nr_done, 1));
+	rdma_slot_put(slot);
+}
+
+static void no_data_is_a_descriptor_of_length_zero(void **state)
+{
+	struct rdma_slot *slot;
+	const struct nvme_cmd *cmd;
+
+	(void)state;
+	submit(0, 0, NULL, 0);
+	slot = target_take();
+	cmd = slot->capsule;
+	assert_int_equal(cmd->sgl.id, NVME_SGL_ID_KEYED);
+	assert_int_equal(le24_get(cmd->sgl.keyed.len), 0);
+	target_reply(0, NULL, 0);
+	assert_true(both_wait(&nr_done, 1));
+	rdma_slot_put(slot);
+}
+
+static void more_than_a_buffer_that_is_not_registered_is_refused(void **state)
+{
+	const struct iovec iov = {memory + MEMORY_BYTES / 2, BUFPOOL_MAX_BYTES + 512};
+	struct haul_request *request = submit(0, 1, &iov, 1);
+
+	(void)state;
+	assert_int_equal(nr_done, 0);
+	assert_true(both_wait(&nr_done, 1));
+	assert_int_equal(request->result, -EMSGSIZE);
+}
+
+static void slots_are_used_again_and_again(void **state)
+{
+	const struct iovec iov = {memory, 4096};
+	struct rdma_slot *slot;
+	unsigned i, k;
+
+	(void)state;
+	for (k = 0; k < 50; k++) {
+		for (i = 0; i < DEPTH; i++)
+			submit(i, 1, &iov, 1);
+		for (i = 0; i < DEPTH; i++) {
+			slot = target_take();
+			target_reply(i, &((struct nvme_cmd *)slot->capsule)->sgl, 1);
+			rdma_slot_put(slot);
+		}
+		assert_true(both_wait(&nr_done, (k + 1) * DEPTH));
+	}
+	for (i = 0; i < DEPTH; i++)
+		assert_int_equal(nr_done_of[i], 50);
+	assert_int_equal(nr_failed, 0);
+}
+
+/* --- ends ---------------------------------------------------------------------------------- */
+
+static void an_answer_to_nothing_fails_the_queue(void **state)
+{
+	const struct iovec iov = {memory, 4096};
+
+	(void)state;
+	submit(2, 1, &iov, 1);
+	rdma_slot_put(target_take());
+	target_reply(5, NULL, 0);
+	assert_true(both_wait(&nr_failed, 1));
+	assert_int_equal(failed_result, -EPROTO);
+	assert_int_equal(nr_done, 0);
+	disconnect();
+	assert_int_equal(nr_done_of[2], 1);
+	assert_int_equal(requests[2].result, -ECANCELED);
+}
+
+/* When a request has come back nothing writes to its memory any more. */
+static void a_disconnect_brings_everything_back_first(void **state)
+{
+	const struct iovec iov[2] = {{memory, 65536}, {memory + MEMORY_BYTES / 2, 4096}};
+	struct rdma_slot *slot = NULL;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < DEPTH; i++)
+		submit(i, 1, &iov[i % 2], 1);
+	for (i = 0; i < 3; i++) {
+		slot = target_take();
+		target_reply(i, &((struct nvme_cmd *)slot->capsule)->sgl, 1);
+		rdma_slot_put(slot);
+	}
+	queue.ops->disconnect(&queue);
+	assert_int_equal(nr_quiesced, 0);
+	assert_true(both_wait(&nr_quiesced, 1));
+	memset(memory, 0xee, 65536);
+	both_turn(200);
+	for (i = 0; i < 65536; i++)
+		assert_int_equal(memory[i], 0xee);
+	for (i = 0; i < DEPTH; i++)
+		assert_int_equal(nr_done_of[i], 1);
+	assert_int_equal(nr_done, DEPTH);
+}
+
+static void the_targets_end_is_told_once(void **state)
+{
+	const struct iovec iov = {memory, 4096};
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < DEPTH; i++)
+		submit(i, 1, &iov, 1);
+	both_turn(3);
+	(void)rdma_disconnect(pair.server.id);
+	rdma_ep_drain(&pair.server.ep);
+	assert_true(both_wait(&nr_failed, 1));
+	disconnect();
+	assert_int_equal(nr_done, DEPTH);
+}
+
+/* Any event in any state, twice: at most the queue ends, once. */
+static void events_that_do_not_belong_end_at_most_the_queue(void **state)
+{
+	struct rdma_cm_note note;
+	unsigned type, turns;
+
+	(void)state;
+	queue.ops->free(&queue);
+	for (type = RDMA_CM_EVENT_ADDR_RESOLVED; type <= RDMA_CM_EVENT_TIMEWAIT_EXIT; type++) {
+		for (turns = 0; turns <= 60; turns += 4) {
+			queue_init();
+			assert_int_equal(queue.ops->alloc(&queue), 0);
+			queue.ops->connect(&queue);
+			both_turn(turns);
+			note = (struct rdma_cm_note){.id = queue.transport->id, .type = type};
+			queue.transport->owner.event(&queue.transport->owner, &note);
+			queue.transport->owner.event(&queue.transport->owner, &note);
+			both_turn(3);
+			assert_true(nr_connected <= 1 && nr_failed <= 2);
+			if (nr_connected == 0 || connected_result == 0)
+				disconnect();
+			queue.ops->free(&queue);
+			pair_disconnect(&pair);
+			pair_reset(&pair);
+		}
+	}
+	assert_int_equal(queue.ops->alloc(&queue), 0);
+	nr_quiesced = 1;
+}
+
+#define PLAIN(test)	cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define CONNECTED(test) cmocka_unit_test_setup_teardown(test, setup_connected, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CONNECTED(the_request_says_what_connect_will_say),
+		PLAIN(a_reject_is_told_in_words),
+		PLAIN(a_short_answer_is_no_target),
+		PLAIN(nobody_listens_is_told_once),
+		PLAIN(connecting_can_be_given_up_at_any_time),
+		CONNECTED(a_read_of_registered_memory_is_one_descriptor),
+		CONNECTED(pieces_that_touch_are_one_the_rest_is_a_list),
+		CONNECTED(other_memory_is_bounced_and_counted),
+		CONNECTED(small_writes_travel_in_the_capsule),
+		CONNECTED(a_write_beyond_the_capsule_is_described),
+		CONNECTED(no_data_is_a_descriptor_of_length_zero),
+		CONNECTED(more_than_a_buffer_that_is_not_registered_is_refused),
+		CONNECTED(slots_are_used_again_and_again),
+		CONNECTED(an_answer_to_nothing_fails_the_queue),
+		CONNECTED(a_disconnect_brings_everything_back_first),
+		CONNECTED(the_targets_end_is_told_once),
+		PLAIN(events_that_do_not_belong_end_at_most_the_queue),
+	};
+
+	return cmocka_run_group_tests_name("rdma_initiator", tests, NULL, NULL);
+}
