@@ -303,8 +303,9 @@ static int target_start_listeners(struct target *target)
 
 int target_start(struct target *target, char *why, size_t why_size)
 {
+	/* Waiting is all it does: the engine that costs least. */
 	const struct loop_options options = {
-		.engine = target->settings.engine, .nr_ops = TARGET_CONTROL_OPS};
+		.engine = LOOP_ENGINE_EPOLL, .nr_ops = TARGET_CONTROL_OPS};
 	int error = loop_create(&options, &target->loop);
 
 	if (error) {
