@@ -147,7 +147,6 @@ static int pair_accept(struct pair *pair)
 {
 	struct rdma_conn_param param = {.private_data = pair->accept_data,
 		.private_data_len = pair->accept_len,
-		.initiator_depth = (uint8_t)pair->max_reads,
 		.rnr_retry_count = 7};
 	int result = rdma_cm_adopt(pair->cm, pair->server.id, &pair->server.owner);
 
@@ -157,6 +156,8 @@ static int pair_accept(struct pair *pair)
 		result = rdma_srq_admit(pair->server.ep.dev->srq, PAIR_SRQ_SLOTS);
 	if (!result)
 		pair->nr_slots = PAIR_SRQ_SLOTS;
+	pair->max_reads = min_of(pair->max_reads, (uint32_t)pair->request.initiator_depth);
+	param.initiator_depth = (uint8_t)pair->max_reads;
 	return !result && rdma_accept(pair->server.id, &param) ? -errno : result;
 }
 
