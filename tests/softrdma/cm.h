@@ -64,7 +64,6 @@ struct cm_id {
 	bool sync;
 	bool reuse_addr, af_only;
 	bool bound_any;
-	bool disconnected_sent;
 	int device;				    /* index, -1 while not bound to one */
 	TAILQ_HEAD(cm_event_list, cm_event) events; /* in the channel's queue */
 	struct cm_event_list requests;		    /* of a listener: not yet complete */

@@ -84,14 +84,6 @@ static void id_close(struct cm_id *id)
 		sr_conn_detach_cm(conn);
 }
 
-/* The connection is over: one DISCONNECTED event, and some time later the end of TIMEWAIT. */
-static void id_disconnected(struct cm_id *id, int status)
-{
-	if (!id->disconnected_sent)
-		cm_event_simple(id, RDMA_CM_EVENT_DISCONNECTED, status);
-	id->disconnected_sent = true;
-}
-
 static void id_enter_timewait(struct cm_id *id)
 {
 	id->state = CM_CLOSED;
@@ -181,12 +173,12 @@ static void id_got_dreq(struct cm_id *id)
 	case CM_REPLIED:
 		id->state = CM_DISCONNECTED;
 		sr_timer_cancel(&id->timer);
-		id_disconnected(id, 0);
+		cm_event_simple(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 		break;
 	case CM_DISCONNECTING:
 		/* Both asked at the same time. */
 		cm_send(id->conn, SR_MSG_CM_DREP, NULL);
-		id_disconnected(id, 0);
+		cm_event_simple(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 		id_enter_timewait(id);
 		break;
 	default:
@@ -198,7 +190,7 @@ static void id_got_drep(struct cm_id *id)
 {
 	if (id->state != CM_DISCONNECTING)
 		return;
-	id_disconnected(id, 0);
+	cm_event_simple(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 	id_enter_timewait(id);
 }
 
@@ -244,7 +236,7 @@ static void id_conn_closed(struct sr_conn *conn)
 	case CM_REPLIED:
 	case CM_CONNECTED:
 	case CM_DISCONNECTING:
-		id_disconnected(id, 0);
+		cm_event_simple(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 		id_enter_timewait(id);
 		break;
 	case CM_DISCONNECTED:
@@ -532,7 +524,7 @@ static void disconnect_unanswered(struct sr_timer *timer)
 {
 	struct cm_id *id = sr_container(timer, struct cm_id, timer);
 
-	id_disconnected(id, -ETIMEDOUT);
+	cm_event_simple(id, RDMA_CM_EVENT_DISCONNECTED, -ETIMEDOUT);
 	id_enter_timewait(id);
 }
 
@@ -586,5 +578,5 @@ void cm_force_disconnect(struct sr_conn *conn)
 		return;
 	cm_send(conn, SR_MSG_CM_DREQ, NULL);
 	id->state = CM_DISCONNECTED;
-	id_disconnected(id, 0);
+	cm_event_simple(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 }

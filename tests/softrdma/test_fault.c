@@ -225,6 +225,66 @@ static void case_cm_event(void)
 	pair_close(&t);
 }
 
+/* The passive side has the data before it hears that the connection stands. */
+static void case_delay_established(void)
+{
+	struct pair_opts opts = {0};
+	struct rdma_conn_param param = {.rnr_retry_count = 7};
+	struct pair t = {.lch = rdma_create_event_channel()};
+	struct ibv_qp_init_attr attr;
+	struct rdma_cm_event *event;
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+
+	t.listener = listen_on(t.lch, "127.0.0.1", 0);
+	t.a.ch = rdma_create_event_channel();
+	t.a.id = route_to(t.a.ch, "127.0.0.1", ntohs(rdma_get_src_port(t.listener)));
+	side_open(&t.a, &opts);
+	attr = side_qp_attr(&t.a, &opts);
+	assert_int_equal(rdma_create_qp(t.a.id, t.a.pd, &attr), 0);
+	assert_int_equal(rdma_connect(t.a.id, &param), 0);
+	event = event_wait(t.lch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	t.p.id = event->id;
+	rdma_ack_cm_event(event);
+	side_open(&t.p, &opts);
+	attr = side_qp_attr(&t.p, &opts);
+	assert_int_equal(rdma_create_qp(t.p.id, t.p.pd, &attr), 0);
+	assert_int_equal(post_recv(&t.p, 4, 0, 64), 0);
+	assert_int_equal(rdma_accept(t.p.id, &param), 0);
+	event_expect(t.a.ch, RDMA_CM_EVENT_ESTABLISHED);
+	sge = side_sge(&t.a, 0, 8);
+	wr = send_wr(IBV_WR_SEND, 1, &sge, NULL, 0);
+	assert_int_equal(post(&t.a, &wr), 0);
+	wc_expect(t.p.cq, 4, IBV_WC_SUCCESS);
+	assert_false(fd_ready(t.lch->fd, 0));
+	event_expect(t.lch, RDMA_CM_EVENT_ESTABLISHED);
+	pair_close(&t);
+}
+
+static void case_limits(void)
+{
+	struct ibv_qp_init_attr attr;
+	struct ibv_device_attr dev;
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = 1, .max_sge = 1}};
+	struct pair t;
+
+	pair_open(&t, &(struct pair_opts){.sge = 2, .reads = 4});
+	assert_int_equal(ibv_query_device(t.a.id->verbs, &dev), 0);
+	assert_int_equal(dev.max_sge, 2);
+	assert_int_equal(dev.max_srq, 0);
+	assert_int_equal(dev.max_qp_rd_atom, 4);
+	assert_null(ibv_create_srq(t.a.pd, &srq));
+	attr = side_qp_attr(&t.a, &(struct pair_opts){.sge = 3});
+	assert_null(ibv_create_qp(t.a.pd, &attr));
+	assert_int_equal(errno, EINVAL);
+	attr = side_qp_attr(&t.a, &(struct pair_opts){.sge = 2, .inline_bytes = 1});
+	assert_null(ibv_create_qp(t.a.pd, &attr));
+	/* The two sides have registered 8 MiB. */
+	assert_null(ibv_reg_mr(t.a.pd, t.a.buf, 4096, 0));
+	assert_int_equal(errno, ENOMEM);
+	pair_close(&t);
+}
+
 static const struct {
 	const char *name, *fault;
 	void (*run)(void);
@@ -240,6 +300,8 @@ static const struct {
 	{"iwarp", "iwarp", case_iwarp},
 	{"reject", "reject@1", case_reject},
 	{"last_wqe", "last_wqe", case_last_wqe},
+	{"delay_established", "delay_established=300", case_delay_established},
+	{"limits", "max_sge=2,max_inline=0,no_srq,max_qp_rd_atom=4,memlock=8388608", case_limits},
 	{"cm_event", "cm_event=14", case_cm_event},
 	{"port_bounce", "port_bounce@1", case_port_bounce},
 };

@@ -189,16 +189,80 @@ static void child_of_a_fork_opens_its_own(void **state)
 	pair_close(&t);
 }
 
+/* Each of two devices has its loopback address; an id is bound to the one its address is on. */
+static int devices_main(void)
+{
+	struct rdma_event_channel *ch = rdma_create_event_channel(),
+				  *lch = rdma_create_event_channel();
+	struct rdma_cm_id *listener = listen_on(lch, "0.0.0.0", 0);
+	struct rdma_conn_param param = {0};
+
+	for (int i = 0; i < 2; i++) {
+		struct rdma_cm_id *id = route_to(
+			ch, i ? "127.0.0.2" : "127.0.0.1", ntohs(rdma_get_src_port(listener)));
+		struct rdma_cm_event *event;
+
+		assert_string_equal(ibv_get_device_name(id->verbs->device), i ? "soft1" : "soft0");
+		assert_int_equal(rdma_connect(id, &param), 0);
+		event = event_wait(lch, RDMA_CM_EVENT_CONNECT_REQUEST);
+		assert_ptr_equal(event->id->verbs, id->verbs);
+		rdma_destroy_id(event->id);
+		rdma_ack_cm_event(event);
+		event_expect(ch, RDMA_CM_EVENT_REJECTED);
+		rdma_destroy_id(id);
+	}
+	rdma_destroy_id(listener);
+	rdma_destroy_event_channel(ch);
+	rdma_destroy_event_channel(lch);
+	return 0;
+}
+
+static void without_devices_there_is_no_event_channel(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	(void)state;
+	if (!pid) {
+		setenv("SOFTRDMA_DEVICES", "0", 1);
+		execl(self, self, "none", NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void two_devices_are_told_apart_by_address(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	(void)state;
+	if (!pid) {
+		setenv("SOFTRDMA_DEVICES", "2", 1);
+		execl(self, self, "devices", NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(messages_go_between_processes),
 		cmocka_unit_test(killed_peer_is_a_disconnect_and_exceeded_retries),
 		cmocka_unit_test(child_of_a_fork_opens_its_own),
+		cmocka_unit_test(two_devices_are_told_apart_by_address),
+		cmocka_unit_test(without_devices_there_is_no_event_channel),
 	};
 
 	self = argv[0];
 	if (argc == 2 && !strcmp(argv[1], "echo"))
 		return echo_main();
+	if (argc == 2 && !strcmp(argv[1], "devices"))
+		return devices_main();
+	if (argc == 2 && !strcmp(argv[1], "none"))
+		return rdma_create_event_channel() || errno != ENODEV;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
