@@ -202,7 +202,7 @@ static int one(void *arg)
 /* Every call of the loop's that can be interrupted is. */
 static void a_storm_of_signals_disturbs_nothing(void **state)
 {
-	const struct itimerval storm = {{0, 150}, {0, 150}};
+	const struct itimerval storm = {{0, 1000}, {0, 1000}};
 	const struct itimerval calm = {};
 	struct sigaction action = {.sa_handler = ignore_signal};
 	struct loop *loop = *state;
