@@ -28,7 +28,7 @@ enum {
 	NR_RECEIVES = 128,
 	CAPSULE_BYTES = 64 + 8192,
 	MAX_LINE = 1 << 22, /* a MiB as hexadecimal text, and some */
-	STEP_MS = 5000, /* for each step of a connect */
+	STEP_MS = 5000,	    /* for each step of a connect */
 };
 
 struct region {
@@ -66,14 +66,24 @@ static void raw_print_hex(const char *word, const unsigned char *bytes, size_t l
 	printf("\n");
 }
 
+static int raw_nibble(char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
 /* Bytes of TEXT into BYTES, at most LIMIT; their number. */
 static size_t raw_parse_hex(const char *text, unsigned char *bytes, size_t limit)
 {
 	size_t length = 0;
-	unsigned value;
 
-	while (length < limit && sscanf(text + 2 * length, "%2x", &value) == 1)
-		bytes[length++] = (unsigned char)value;
+	while (length < limit && raw_nibble(text[2 * length]) >= 0 &&
+		raw_nibble(text[2 * length + 1]) >= 0) {
+		bytes[length] = (unsigned char)(raw_nibble(text[2 * length]) << 4 |
+						raw_nibble(text[2 * length + 1]));
+		length++;
+	}
 	return length;
 }
 
