@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "proto/base/log.h"
 #include "target/conn.h"
 #include "target/subsys.h"
 #include "target/target.h"
@@ -104,6 +105,18 @@ static void reactor_settle(struct reactor *reactor)
 			return;
 }
 
+/* What tests/bench reads. */
+static void reactor_log_stats(const struct reactor *reactor)
+{
+	struct loop_stats stats;
+
+	loop_stats_get(reactor->loop, &stats);
+	log_debug("reactor %u: turns=%llu syscalls=%llu sleeps=%llu operations=%llu",
+		reactor->index, (unsigned long long)stats.nr_turns,
+		(unsigned long long)stats.nr_syscalls, (unsigned long long)stats.nr_sleeps,
+		(unsigned long long)stats.nr_ops);
+}
+
 static void *reactor_main(void *arg)
 {
 	struct reactor *reactor = arg;
@@ -117,6 +130,7 @@ static void *reactor_main(void *arg)
 			transports[i]->free_state(reactor);
 	reactor_settle(reactor);
 	reactor_detach_backends(reactor);
+	reactor_log_stats(reactor);
 	return NULL;
 }
 

@@ -2,7 +2,7 @@
 /*
  * A load of a fixed number of operations through libhaul, for counting what one costs.
  *
- *	load URI DEPTH COUNT BYTES read|write
+ *	load URI DEPTH COUNT BYTES read|write ENGINE
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -93,14 +93,15 @@ static int load_run(struct load *load)
 	return 0;
 }
 
-static int load_open(struct load *load, const char *uri)
+static int load_open(struct load *load, const char *uri, const char *engine)
 {
+	struct haul_loop_options loop_options = {.size = sizeof(loop_options), .engine = engine};
 	struct haul_queue_options options = {.size = sizeof(options), .depth = load->depth};
 	struct haul_ns_info ns;
 	int64_t nsid;
 	int ret;
 
-	ret = haul_loop_create(NULL, &load->loop);
+	ret = haul_loop_create(&loop_options, &load->loop);
 	if (ret)
 		return ret;
 	ret = load_step(load, haul_connect(load->loop, uri, NULL, 0, &load->ctrl));
@@ -131,15 +132,15 @@ int main(int argc, char **argv)
 	struct haul_loop_stats stats;
 	int ret;
 
-	if (argc != 6) {
-		fprintf(stderr, "usage: load URI DEPTH COUNT BYTES read|write\n");
+	if (argc != 7) {
+		fprintf(stderr, "usage: load URI DEPTH COUNT BYTES read|write ENGINE\n");
 		return 2;
 	}
 	load.depth = (uint32_t)atoi(argv[2]);
 	load.nr_left = (uint64_t)atoll(argv[3]);
 	load.size = (uint32_t)atoi(argv[4]);
 	load.write = strcmp(argv[5], "write") == 0;
-	ret = load_open(&load, argv[1]);
+	ret = load_open(&load, argv[1], argv[6]);
 	if (ret)
 		return load_die(&load, "open", ret);
 	ret = load_run(&load);
