@@ -71,25 +71,20 @@ def load(uri, count, *, size=4096, kind="read", depth=DEPTH, wrapper=(), transpo
 
 
 def callgrind_self_costs(path):
-    """Instructions of a callgrind file: without the test RDMA libraries, and without memset, which
-    clears the null namespace's blocks in one instruction that callgrind counts once a byte."""
-    names = {"ob": {}, "fn": {}}
-    total, skip_next, in_object, in_function = 0, False, True, True
+    """Instructions of a callgrind file, without the test RDMA libraries."""
+    names, total, skip_next, counted = {}, 0, False, True
     for line in open(path, encoding="utf-8", errors="replace"):
         kind, equals, value = line.partition("=")
-        if equals and kind in ("ob", "cob", "fn", "cfn"):
+        if equals and kind in ("ob", "cob"):
             number, _, name = value.strip().partition(" ")
-            table = names[kind[-2:]]
             if name:
-                table[number] = name
+                names[number] = name
             if kind == "ob":
-                in_object = "softrdma" not in table[number]
-            elif kind == "fn":
-                in_function = "memset" not in table[number]
+                counted = "softrdma" not in names[number]
         elif kind == "calls":
             skip_next = True
         elif line[0] in "0123456789+-*":
-            if not skip_next and in_object and in_function:
+            if not skip_next and counted:
                 total += int(line.split()[1])
             skip_next = False
     return total
