@@ -26,7 +26,8 @@ struct cmd {
 	/* Data from the host is at request->bytes, or room for data_len zeroed bytes (unless
 	 * fills_all) is there. In CORE. Ends in request_complete(), now or later. */
 	void (*run)(struct request *request);
-	bool fills_all; /* TO_HOST: run writes each of data_len bytes */
+	bool fills_all;	 /* TO_HOST: run writes each of data_len bytes */
+	bool ends_queue; /* when its response has left, after success, the connection closes */
 };
 
 /* NULL: Invalid Opcode. */

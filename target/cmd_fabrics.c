@@ -7,10 +7,6 @@
 #include "target/cmd_connect.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
-#include "target/reactor.h"
-
-/* After Disconnect the host closes the connection; if it does not, we do. */
-#define CMD_DISCONNECT_NS 2000000000ull
 
 static uint16_t cmd_property_prepare(struct request *request)
 {
@@ -84,11 +80,7 @@ static uint16_t cmd_disconnect_prepare(struct request *request)
 
 static void cmd_disconnect_run(struct request *request)
 {
-	struct conn *conn = request->conn;
-	struct loop *loop = conn->reactor->loop;
-
-	conn->connected = false;
-	loop_timer_set(loop, &conn->handshake, loop_now_ns(loop) + CMD_DISCONNECT_NS);
+	request->conn->connected = false;
 	request_complete(request, 0);
 }
 
@@ -119,6 +111,7 @@ static const struct cmd cmd_disconnect = {
 	.name = "Disconnect",
 	.before_ready = true,
 	.prepare = cmd_disconnect_prepare,
+	.ends_queue = true,
 	.run = cmd_disconnect_run,
 };
 

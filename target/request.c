@@ -316,8 +316,14 @@ void request_pulled(struct request *request, uint16_t status)
 
 void request_sent(struct request *request)
 {
+	struct conn *conn = request->conn;
+	bool ends_queue =
+		request->command && request->command->ends_queue && !nvme_cqe_status(&request->cqe);
+
 	assert(request->state == REQUEST_REPLY);
 	request_free(request);
+	if (unlikely(ends_queue))
+		conn_close(conn, "disconnected by a command");
 }
 
 void request_flushed(struct request *request)
