@@ -10,8 +10,8 @@
 
 struct target;
 
-/* Makes in TARGET what FILE describes and opens its disks. TARGET's settings given on the command
- * line are overridden by those of the file. */
+/* Makes in TARGET what FILE describes and opens its disks. Changes those of TARGET's settings that
+ * are in the file. */
 int config_load(struct target *target, const char *file) must_check;
 
 /* Looks at FILE without opening any disk; tells "FILE is right" on stdout. */

@@ -70,6 +70,8 @@ static const char main_usage[] =
 	"  --version, --help\n";
 
 struct main_arguments {
+	int argc;
+	char **argv;
 	struct target_settings settings;
 	const char *config;
 	const char *check;
@@ -205,18 +207,28 @@ static int main_take_option(int option, char **argv, struct main_arguments *argu
 	}
 }
 
-static int main_parse(int argc, char **argv, struct main_arguments *arguments)
+static int main_parse_options(struct main_arguments *arguments)
 {
 	int option, ret = 0;
 
 	opterr = 0;
-	while (!ret && (option = getopt_long(argc, argv, ":", main_options, NULL)) != -1)
-		ret = main_take_option(option, argv, arguments);
+	optind = 0; /* from the start, also the second time */
+	arguments->nr_listens = arguments->nr_exports = 0;
+	while (!ret && (option = getopt_long(
+				arguments->argc, arguments->argv, ":", main_options, NULL)) != -1)
+		ret = main_take_option(option, arguments->argv, arguments);
+	return ret;
+}
+
+static int main_parse(struct main_arguments *arguments)
+{
+	int ret = main_parse_options(arguments);
+
 	if (ret)
 		return ret;
-	if (optind < argc) {
+	if (optind < arguments->argc) {
 		fprintf(stderr, "hauld: '%s' is not an option; disks are given with --export\n",
-			argv[optind]);
+			arguments->argv[optind]);
 		return -EINVAL;
 	}
 	if (arguments->check)
@@ -235,13 +247,21 @@ static int main_parse(int argc, char **argv, struct main_arguments *arguments)
 }
 
 /* What the arguments describe, into TARGET. */
-static int main_configure(struct target *target, const struct main_arguments *arguments)
+static int main_configure(struct target *target, struct main_arguments *arguments)
 {
 	char why[MAIN_WHY_BYTES] = "out of memory";
 	int error = 0;
 
-	if (arguments->config)
-		return config_load(target, arguments->config);
+	if (arguments->config) {
+		target->settings = (struct target_settings)TARGET_SETTINGS_DEFAULT;
+		error = config_load(target, arguments->config);
+		/* What is said on the command line, too, counts there. */
+		arguments->settings = target->settings;
+		if (!error)
+			error = main_parse_options(arguments);
+		target->settings = arguments->settings;
+		return error;
+	}
 	for (unsigned i = 0; i < arguments->nr_listens && !error; i++) {
 		error = quick_listen(target, arguments->listens[i], why, sizeof(why));
 		if (error)
@@ -290,7 +310,7 @@ static int main_serve(struct target *target)
 }
 
 /* A mistake in what was written is not a disk that cannot be opened. */
-static int main_start(struct target *target, const struct main_arguments *arguments)
+static int main_start(struct target *target, struct main_arguments *arguments)
 {
 	int error = main_configure(target, arguments);
 
@@ -301,9 +321,10 @@ static int main_start(struct target *target, const struct main_arguments *argume
 
 int main(int argc, char **argv)
 {
-	struct main_arguments arguments = {.settings = TARGET_SETTINGS_DEFAULT};
+	struct main_arguments arguments = {
+		.argc = argc, .argv = argv, .settings = TARGET_SETTINGS_DEFAULT};
 	struct target target;
-	int ret = main_parse(argc, argv, &arguments);
+	int ret = main_parse(&arguments);
 
 	if (ret)
 		return ret > 0 ? 0 : MAIN_EXIT_USAGE;
