@@ -185,12 +185,13 @@ static int rdma_queue_send_request(struct haul_transport_queue *tq)
 	struct rdma_conn_param param = {
 		.private_data = &req,
 		.private_data_len = sizeof(req),
-		.responder_resources = (uint8_t)min_of(tq->ep.dev->attr.max_qp_rd_atom, UINT8_MAX),
 		.flow_control = 1,
 		.retry_count = 7,
 		.rnr_retry_count = 7,
 	};
 
+	/* The READs the target may have out: as many as the device serves. */
+	param.responder_resources = (uint8_t)min_of(tq->ep.dev->attr.max_qp_rd_atom, UINT8_MAX);
 	return rdma_connect(tq->id, &param) ? -errno : 0;
 }
 

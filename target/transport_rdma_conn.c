@@ -80,14 +80,15 @@ static int transport_rdma_accept(
 	struct rdma_conn_param param = {
 		.private_data = &accept,
 		.private_data_len = sizeof(accept),
-		.responder_resources = (uint8_t)min_of(
-			(int)handover->responder_resources, tc->ep.dev->attr.max_qp_rd_atom),
 		.initiator_depth = (uint8_t)tc->max_reads,
 		.flow_control = 1,
 		.retry_count = 7,
 		.rnr_retry_count = 7, /* for ever: a receive comes, or the connection ends */
 	};
 
+	/* We serve no READs; what the host asks for is granted as far as the device can. */
+	param.responder_resources = (uint8_t)min_of(
+		(int)handover->responder_resources, tc->ep.dev->attr.max_qp_rd_atom);
 	return rdma_accept(tc->id, &param) ? -errno : 0;
 }
 
