@@ -52,8 +52,8 @@ def environment(transport, preload=False):
         libraries = [subprocess.check_output(["gcc", "-print-file-name=" + name], text=True).strip()
                      for name in ("libasan.so", "libubsan.so")]
         env["LD_PRELOAD"] = " ".join(libraries)
-        env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":detect_leaks=1:verify_asan_link_order=0"
-        env["LSAN_OPTIONS"] = f"suppressions={pathlib.Path(__file__).parent}/lsan.supp:print_suppressions=0"
+        # fio itself leaks a few names at its end: leaks_of_ours() tells them from ours.
+        env["LSAN_OPTIONS"] = "exitcode=0"
     return env
 
 
@@ -136,6 +136,12 @@ def haul(*args, transport="tcp", timeout=60):
                           stdin=subprocess.DEVNULL, env=environment(transport), preexec_fn=die_with_parent)
 
 
+def leaks_of_ours(text):
+    """Reports of leaks whose memory was not asked for by fio's own code."""
+    reports = re.findall(r"^(?:Direct|Indirect) leak of .*\n(?: +#.*\n)+", text, re.M)
+    return [report for report in reports if not re.search(r"#1 .*/bin/fio\+", report)]
+
+
 class Fio:
     """What fio has done: exit status, output, and its JSON."""
 
@@ -152,12 +158,14 @@ class Fio:
     def ok(self):
         assert self.status == 0, self.text
         assert self.json, self.text
+        assert not leaks_of_ours(self.text), self.text
         assert all(job["error"] == 0 for job in self.json["jobs"]), self.text
         return self
 
     def failed(self, words=""):
         assert self.status not in (0, -signal.SIGSEGV, -signal.SIGABRT), self.text
-        assert "Sanitizer" not in self.text, self.text
+        assert "AddressSanitizer:DEADLYSIGNAL" not in self.text and "ERROR: AddressSanitizer" not in self.text, self.text
+        assert "runtime error" not in self.text and not leaks_of_ours(self.text), self.text
         assert words in self.text, self.text
         return self
 
