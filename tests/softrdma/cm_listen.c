@@ -20,6 +20,9 @@
 #define LISTEN_NR_PORTS	   28000u
 #define LISTEN_PORT_TRIES  200
 
+/* The column St of /proc/net/unix: bound or listening; a stream it accepted bears its name, too. */
+#define LISTEN_UNCONNECTED 1u
+
 /* Is any name in use that begins like this? A wildcard must not hide an exact address, nor the
  * reverse. */
 static bool listen_name_used(const char *prefix)
@@ -33,8 +36,12 @@ static bool listen_name_used(const char *prefix)
 	f = fopen("/proc/net/unix", "re");
 	while (f && !used && fgets(line, sizeof(line), f)) {
 		const char *name = strstr(line, " @");
+		unsigned int st;
 
-		used = name && !strncmp(name + 2, un.sun_path + 1, strlen(un.sun_path + 1));
+		if (!name || sscanf(line, "%*s %*s %*s %*s %*s %x", &st) != 1 ||
+			st != LISTEN_UNCONNECTED)
+			continue;
+		used = !strncmp(name + 2, un.sun_path + 1, strlen(un.sun_path + 1));
 	}
 	if (f)
 		fclose(f);

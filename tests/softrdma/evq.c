@@ -19,42 +19,56 @@ int sr_evq_init(struct sr_evq *q)
 		return errno;
 	pthread_mutex_init(&q->lock, NULL);
 	TAILQ_INIT(&q->list);
+	TAILQ_INIT(&q->spare);
 	return 0;
+}
+
+static void evq_free_list(struct sr_evq_list *list)
+{
+	struct sr_evq_entry *e;
+
+	while ((e = TAILQ_FIRST(list))) {
+		TAILQ_REMOVE(list, e, link);
+		free(e);
+	}
 }
 
 void sr_evq_destroy(struct sr_evq *q)
 {
-	struct sr_evq_entry *e;
-
-	while ((e = TAILQ_FIRST(&q->list))) {
-		TAILQ_REMOVE(&q->list, e, link);
-		free(e);
-	}
+	evq_free_list(&q->list);
+	evq_free_list(&q->spare);
 	close(q->fd);
 	q->fd = -1;
 	pthread_mutex_destroy(&q->lock);
 }
 
-static void evq_put(struct sr_evq *q, struct sr_evq_entry *e)
+/* With the queue's lock. */
+static struct sr_evq_entry *evq_new_entry(struct sr_evq *q)
 {
-	uint64_t one = 1;
+	struct sr_evq_entry *e = TAILQ_FIRST(&q->spare);
 
-	pthread_mutex_lock(&q->lock);
-	TAILQ_INSERT_TAIL(&q->list, e, link);
-	pthread_mutex_unlock(&q->lock);
-	while (write(q->fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
+	if (e)
+		TAILQ_REMOVE(&q->spare, e, link);
+	else
+		e = calloc(1, sizeof(*e));
+	if (!e)
+		abort();
+	return e;
 }
 
 void sr_evq_add(struct sr_evq *q, uint32_t type, void *object)
 {
-	struct sr_evq_entry *e = calloc(1, sizeof(*e));
+	struct sr_evq_entry *e;
+	uint64_t one = 1;
 
-	if (!e)
-		abort();
+	pthread_mutex_lock(&q->lock);
+	e = evq_new_entry(q);
 	e->type = type;
 	e->object = object;
-	evq_put(q, e);
+	TAILQ_INSERT_TAIL(&q->list, e, link);
+	pthread_mutex_unlock(&q->lock);
+	while (write(q->fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
 }
 
 int sr_evq_take(
@@ -74,9 +88,9 @@ int sr_evq_take(
 			*object = e->object;
 			if (taken)
 				taken(e->type, e->object);
+			TAILQ_INSERT_HEAD(&q->spare, e, link);
 		}
 		pthread_mutex_unlock(&q->lock);
-		free(e);
 		if (e)
 			return 0;
 	}
@@ -110,11 +124,10 @@ static unsigned int evq_pick(struct sr_evq *from, struct sr_evq *to, const void 
 		if (e->object != object)
 			continue;
 		TAILQ_REMOVE(&from->list, e, link);
+		TAILQ_INSERT_HEAD(&from->spare, e, link);
 		n++;
 		if (to)
-			evq_put(to, e);
-		else
-			free(e);
+			sr_evq_add(to, e->type, e->object);
 	}
 	evq_unget(from, n);
 	pthread_mutex_unlock(&from->lock);

@@ -20,7 +20,8 @@ struct sr_evq_entry {
 struct sr_evq {
 	int fd;
 	pthread_mutex_t lock;
-	TAILQ_HEAD(, sr_evq_entry) list;
+	TAILQ_HEAD(sr_evq_list, sr_evq_entry) list;
+	struct sr_evq_list spare; /* so that an event a batch of I/O costs no allocation */
 };
 
 int sr_evq_init(struct sr_evq *q);

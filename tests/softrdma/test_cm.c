@@ -219,6 +219,32 @@ static void same_port_twice_clashes_as_the_kernel_says(void **state)
 	}
 }
 
+static void port_is_free_again_while_its_connections_live(void **state)
+{
+	struct rdma_event_channel *lch = rdma_create_event_channel(),
+				  *ch = rdma_create_event_channel();
+	struct rdma_cm_id *listener = listen_on(lch, "::", 0), *active;
+	uint16_t port = ntohs(rdma_get_src_port(listener));
+	struct rdma_conn_param param = {0};
+	struct rdma_cm_event *event;
+
+	(void)state;
+	active = route_to(ch, "127.0.0.1", port);
+	assert_int_equal(rdma_connect(active, &param), 0);
+	event = event_wait(lch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct rdma_cm_id *passive = event->id;
+	rdma_ack_cm_event(event);
+	rdma_destroy_id(listener);
+	listener = listen_on(lch, "::", port);
+	rdma_destroy_id(listener);
+	listener = listen_on(lch, "127.0.0.1", port);
+	rdma_destroy_id(listener);
+	rdma_destroy_id(passive);
+	rdma_destroy_id(active);
+	rdma_destroy_event_channel(ch);
+	rdma_destroy_event_channel(lch);
+}
+
 static void foreign_address_is_an_error_event(void **state)
 {
 	struct sockaddr_storage ss = addr_of("198.51.100.1", 4420);
@@ -435,6 +461,7 @@ int main(void)
 		cmocka_unit_test(nobody_listening_is_a_reject),
 		cmocka_unit_test(addresses_and_wildcards_are_found),
 		cmocka_unit_test(same_port_twice_clashes_as_the_kernel_says),
+		cmocka_unit_test(port_is_free_again_while_its_connections_live),
 		cmocka_unit_test(foreign_address_is_an_error_event),
 		cmocka_unit_test(disconnect_is_seen_but_moves_no_queue_pair),
 		cmocka_unit_test(unanswered_disconnect_ends_by_itself),
