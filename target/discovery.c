@@ -59,7 +59,8 @@ static void discovery_make_entry(const struct conn *conn, const struct port *por
 	memset(entry, 0, sizeof(*entry));
 	entry->trtype = port->ops->trtype;
 	entry->subtype = subsys->discovery ? NVME_SUBTYPE_CURRENT_DISCOVERY : NVME_SUBTYPE_NVM;
-	entry->treq = NVME_TREQ_SECURE_NOT_REQUIRED | NVME_TREQ_NO_SQFLOW;
+	/* "Not required" would say that the port can do TLS; nvme-cli then insists on a key. */
+	entry->treq = NVME_TREQ_SECURE_UNSPECIFIED | NVME_TREQ_NO_SQFLOW;
 	entry->portid = le16(port->portid);
 	entry->cntlid = le16(NVME_CNTLID_DYNAMIC);
 	entry->asqsz = le16(CTRL_ADMIN_DEPTH);
