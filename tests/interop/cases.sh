@@ -11,7 +11,9 @@ case_seconds=120
 cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	kernel_host_discovers_hauld_tcp kernel_host_discovers_hauld_rdma
 	kernel_host_to_hauld_tcp kernel_host_to_hauld_rdma kernel_host_to_hauld_tcp_with_digests
+	kernel_host_connects_all_through_a_wildcard_listener_tcp kernel_host_connects_all_through_a_wildcard_listener_rdma
 	kernel_host_discards_on_hauld_tcp kernel_host_discards_on_hauld_rdma
+	kernel_host_resets_hauld_under_load_tcp kernel_host_resets_hauld_under_load_rdma
 	hauld_drains_under_a_kernel_host_tcp hauld_drains_under_a_kernel_host_rdma
 	haul_discovers_kernel_target_tcp haul_discovers_kernel_target_rdma
 	haul_identifies_kernel_target_tcp haul_identifies_kernel_target_rdma
@@ -25,7 +27,7 @@ skip() { echo "$*"; exit 77; }
 
 cleanup() {
 	nvme disconnect-all > /dev/null 2>&1
-	[ -z "${hauld_pid:-}" ] || kill -9 "$hauld_pid" 2>/dev/null
+	[ -z "${hauld_pid:-}" ] || { kill -9 "$hauld_pid"; wait "$hauld_pid"; } 2>/dev/null
 	[ -z "${capture_pid:-}" ] || kill "$capture_pid" 2>/dev/null
 	tests/lab/nvmet clear
 	rm -f "$tmp".*
@@ -35,7 +37,8 @@ cleanup() {
 
 # start_hauld TRTYPE [ADDRESS]: a 64 MiB file behind our target at ADDRESS:4420.
 start_hauld() {
-	[ -x "$build/target/hauld" ] || skip "hauld is not in this build"
+	[ -x "$build/target/hauld" ] || fail "hauld is not in this build"
+	kernel_log_mark
 	truncate -s 64M $tmp.img
 	mkfifo $tmp.ready
 	"$build/target/hauld" --listen "$1://${2:-$address}:4420" --export "$tmp.img,nqn=$nqn" > $tmp.ready 2> $tmp.hauld &
@@ -62,12 +65,9 @@ kernel_log_mark() { log_start=$(dmesg | tail -1 | sed 's/^\[ *\([0-9.]*\)\].*/\1
 kernel_log() { dmesg "$@" | awk -v start="${log_start:-0}" '{time = $0; gsub(/^\[ *|\].*/, "", time)} time + 0 > start + 0'; }
 kernel_warnings() { kernel_log -l warn,err,crit,alert,emerg | grep -E 'nvme|rxe|infiniband' | grep -v 'speed is unknown'; }
 
-# kernel_connect TRTYPE [nvme connect option...]: sets disk to the block device that appeared.
-kernel_connect() {
-	local trtype=$1 i
-	shift
-	kernel_log_mark
-	nvme connect -t "$trtype" -a $address -s 4420 -n $nqn --nr-io-queues=2 --keep-alive-tmo=15 "$@" || fail "nvme connect failed: $(kernel_log | tail -1)"
+# wait_for_disk: sets disk to the block device that appeared.
+wait_for_disk() {
+	local i
 	for ((i = 0; i < 50; i++)); do
 		disk=$(find /dev -name 'nvme*n1' | head -1)
 		[ -z "$disk" ] || return 0
@@ -75,6 +75,14 @@ kernel_connect() {
 	done
 	kernel_log
 	fail "no block device appeared after nvme connect"
+}
+
+# kernel_connect TRTYPE [nvme connect option...]
+kernel_connect() {
+	local trtype=$1
+	shift
+	nvme connect -t "$trtype" -a $address -s 4420 -n $nqn --nr-io-queues=2 --keep-alive-tmo=15 "$@" || fail "nvme connect failed: $(kernel_log | tail -1)"
+	wait_for_disk
 }
 
 kernel_disconnect() {
@@ -98,7 +106,7 @@ sys.exit(not (job["error"] == 0 and job["write"]["io_bytes"] == 8 << 20 and job[
 PY
 }
 
-kernel_fio() { fio_verify --filename="$disk" --ioengine=libaio --direct=1; }
+kernel_fio() { fio_verify --filename="$disk" --ioengine=libaio --direct=1 "$@"; }
 
 kernel_host_writes_and_reads() {
 	kernel_connect "$@"
@@ -108,13 +116,16 @@ kernel_host_writes_and_reads() {
 
 engine_fio() {
 	local engine=$build/fio-plugin/fio-haul.so
-	[ -e "$engine" ] || skip "the fio engine is not in this build"
+	[ -e "$engine" ] || fail "the fio engine is not in this build (-Dfio_source)"
 	fio_verify "--ioengine=external:$engine" "--uri=$1" --thread=1
 }
 
-start_kernel_target() { tests/lab/nvmet export $nqn ram:64 "$1://$address:4420" || fail "nvmet refused the export"; }
+start_kernel_target() {
+	kernel_log_mark
+	tests/lab/nvmet export $nqn ram:64 "$1://$address:4420" || fail "nvmet refused the export"
+}
 
-need_haul() { haul=$build/initiator/haul; [ -x "$haul" ] || skip "haul is not in this build"; }
+need_haul() { haul=$build/initiator/haul; [ -x "$haul" ] || fail "haul is not in this build"; }
 
 # --- kernel host -> kernel target: the lab itself ------------------------------------------------------------------------
 
@@ -148,6 +159,40 @@ kernel_host_to_hauld() {
 kernel_host_to_hauld_tcp() { kernel_host_to_hauld tcp; }
 kernel_host_to_hauld_rdma() { kernel_host_to_hauld rdma; }
 kernel_host_to_hauld_tcp_with_digests() { kernel_host_to_hauld tcp --hdr-digest --data-digest; }
+
+# A listener on every address: the discovery log names the one that the host came in on, and connect-all attaches from it.
+kernel_host_connects_all_through_a_wildcard_listener() {
+	start_hauld "$1" 0.0.0.0
+	nvme discover -t "$1" -a $address -s 4420 | tee $tmp.discovery
+	grep -q "traddr: *$address\$" $tmp.discovery || fail "the discovery log does not name $address"
+	nvme connect-all -t "$1" -a $address -s 4420 --nr-io-queues=1 || fail "nvme connect-all failed"
+	wait_for_disk
+	dd if="$disk" of=/dev/null bs=32M count=2 iflag=direct status=none || fail "dd failed"
+	kernel_disconnect
+	stop_hauld
+}
+kernel_host_connects_all_through_a_wildcard_listener_tcp() { kernel_host_connects_all_through_a_wildcard_listener tcp; }
+kernel_host_connects_all_through_a_wildcard_listener_rdma() { kernel_host_connects_all_through_a_wildcard_listener rdma; }
+
+# Controller resets while fio writes: every queue goes and comes back, and the data is right.
+kernel_host_resets_hauld_under_load() {
+	start_hauld "$1"
+	kernel_connect "$1" --queue-size=16
+	local i controller=${disk%n1}
+	(
+		for i in 1 2 3; do
+			sleep 1
+			nvme reset "$controller" || exit 1
+		done
+	) &
+	kernel_fio --rate=2m
+	wait $! || fail "nvme reset failed"
+	kernel_log
+	nvme disconnect -n $nqn
+	stop_hauld
+}
+kernel_host_resets_hauld_under_load_tcp() { kernel_host_resets_hauld_under_load tcp; }
+kernel_host_resets_hauld_under_load_rdma() { kernel_host_resets_hauld_under_load rdma; }
 
 kernel_host_discards_on_hauld() {
 	start_hauld "$1"
@@ -206,7 +251,6 @@ haul_identifies_kernel_target_rdma() { haul_identifies_kernel_target rdma; }
 
 engine_to_kernel_target() {
 	start_kernel_target "$1"
-	kernel_log_mark
 	engine_fio "$1://$address/$nqn/1"
 	warnings=$(kernel_warnings) && fail "the kernel warned: $(tail -1 <<< "$warnings")"
 	return 0
