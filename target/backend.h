@@ -26,14 +26,16 @@ enum backend_op {
 
 struct backend_io {
 	enum backend_op op;
-	bool fua;	/* WRITE, WRITE_ZEROES: on stable media before it completes */
-	bool deallocate;/* WRITE_ZEROES: space may be given back */
-	int loop_buffer;/* READ, WRITE: the loop's number of the region that holds BYTES, or LOOP_BUFFER_NONE */
-	void *bytes;	/* READ, WRITE */
-	uint32_t length;/* READ, WRITE: bytes; a multiple of the block size */
-	uint64_t offset;   /* bytes; checked by the core against the size */
-	uint64_t extent;   /* DISCARD, WRITE_ZEROES: bytes */
-	struct done done;  /* RES: 0 when all of it is done, else a negative errno (ENOSPC, EIO, ENODEV...) */
+	bool fua;	  /* WRITE, WRITE_ZEROES: on stable media before it completes */
+	bool deallocate;  /* WRITE_ZEROES: space may be given back */
+	int loop_buffer;  /* READ, WRITE: the loop's number of the region that holds BYTES, or
+			     LOOP_BUFFER_NONE */
+	void *bytes;	  /* READ, WRITE */
+	uint32_t length;  /* READ, WRITE: bytes; a multiple of the block size */
+	uint64_t offset;  /* bytes; checked by the core against the size */
+	uint64_t extent;  /* DISCARD, WRITE_ZEROES: bytes */
+	struct done done; /* RES: 0 when all of it is done, else a negative errno (ENOSPC, EIO,
+			     ENODEV...) */
 
 	/* The backend's from submit() to done. */
 	struct loop_op loop_op;
@@ -45,20 +47,22 @@ struct backend_io {
 
 struct backend_geometry {
 	uint64_t size_bytes;
-	uint32_t block_bytes;	 /* 512 or 4096 */
-	uint32_t optimal_bytes;	 /* preferred I/O granularity; 0 unknown */
+	uint32_t block_bytes;	/* 512 or 4096 */
+	uint32_t optimal_bytes; /* preferred I/O granularity; 0 unknown */
 	bool read_only;
-	bool volatile_cache;	 /* writes may be lost until FLUSH */
+	bool volatile_cache; /* writes may be lost until FLUSH */
 	bool can_discard;
-	bool discard_zeroes;	 /* discarded blocks read as zeros */
-	uint8_t identity[16];	 /* stable over restarts: what default names, NGUID and UUID come from */
+	bool discard_zeroes;  /* discarded blocks read as zeros */
+	uint8_t identity[16]; /* stable over restarts: what default names, NGUID and UUID come from
+			       */
 };
 
 struct backend_ops {
 	const char *name; /* "disk", "ram", "null" */
 	/* SPEC is a path or a size; may block (before threads start, or on the control thread). On
 	 * failure WHY (of WHY_SIZE bytes) tells what is wrong and what would be right. */
-	int (*open)(const char *spec, bool read_only, uint32_t block_bytes, struct backend **ret, char *why, size_t why_size);
+	int (*open)(const char *spec, bool read_only, uint32_t block_bytes, struct backend **ret,
+		char *why, size_t why_size);
 	void (*close)(struct backend *backend);
 	int (*attach)(struct backend *backend, struct loop *loop, struct backend_queue **ret);
 	void (*detach)(struct backend_queue *queue); /* no I/O is out */
