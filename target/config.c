@@ -260,6 +260,18 @@ static int config_serial(
 	return 0;
 }
 
+/* libcyaml takes any word it does not know for true. */
+static int config_bool_check(struct config_source *source, const char *path)
+{
+	yaml_node_t *node = config_source_at(source, path);
+	const char *text =
+		node && node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : "";
+
+	if (!node || !strcmp(text, "true") || !strcmp(text, "false"))
+		return 0;
+	return config_source_wrong(source, path, "'%s' is neither true nor false", text);
+}
+
 /* What of a namespace can be judged without opening it. SPEC: room for "ram:" and a size. */
 static int config_ns_check(struct config_source *source, const char *path,
 	const struct config_ns *config, struct ns_options *options, char *spec, size_t spec_size)
@@ -286,6 +298,9 @@ static int config_ns_check(struct config_source *source, const char *path,
 	snprintf(at, sizeof(at), "%s.block", path);
 	if (config_source_at(source, at) && config->block != 512 && config->block != 4096)
 		return config_source_wrong(source, at, "%u is neither 512 nor 4096", config->block);
+	snprintf(at, sizeof(at), "%s.readonly", path);
+	if (config_bool_check(source, at))
+		return -EINVAL;
 	snprintf(spec, spec_size, "%s:%s", kind, size ? size : "");
 	options->path = config->path ? config->path : spec;
 	options->nsid = config->nsid;

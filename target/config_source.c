@@ -261,11 +261,29 @@ static unsigned config_line_of_key(struct config_source *source, const char *nam
 	return found ? found : line;
 }
 
+/* libcyaml's words for a value, in those of who wrote it. */
+static void config_say(const char *what, char *ret, size_t size)
+{
+	const char *value = strstr(what, "value: ");
+
+	if (!strncmp(what, "Invalid ", strlen("Invalid ")) && value)
+		snprintf(ret, size, "%s is not valid", value + strlen("value: "));
+	else if (!strncmp(what, "Expecting SEQUENCE", strlen("Expecting SEQUENCE")))
+		snprintf(ret, size, "is not a list");
+	else if (!strncmp(what, "Expecting MAPPING", strlen("Expecting MAPPING")))
+		snprintf(ret, size, "is not a mapping of keys to values");
+	else if (!strncmp(what, "Insufficient", strlen("Insufficient")))
+		snprintf(ret, size, "is empty");
+	else
+		snprintf(ret, size, "%s", what[0] ? what : "not understood");
+}
+
 void config_source_complain(struct config_source *source, const struct config_complaint *complaint)
 {
 	static const char unexpected[] = "Unexpected key: ";
 	static const char missing[] = "Missing required mapping field: ";
 	const char *what = complaint->what;
+	char said[sizeof(complaint->what) + 32];
 
 	if (!strncmp(what, unexpected, sizeof(unexpected) - 1)) {
 		const char *key = what + sizeof(unexpected) - 1;
@@ -282,7 +300,7 @@ void config_source_complain(struct config_source *source, const struct config_co
 			max_of(complaint->entry_line, 1u), key, config_hint(key));
 		return;
 	}
+	config_say(what, said, sizeof(said));
 	fprintf(stderr, "%s:%u: %s: %s: %s right\n", source->file, max_of(complaint->line, 1u),
-		complaint->key[0] ? complaint->key : "file", what[0] ? what : "not understood",
-		config_hint(complaint->key));
+		complaint->key[0] ? complaint->key : "file", said, config_hint(complaint->key));
 }

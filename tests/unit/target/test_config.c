@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mistakes in configuration files are told with their line and key, in one line.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "target/config.h"
+
+#define LISTEN "listen: [\"tcp://127.0.0.1:0\"]\n"
+#define SUBSYS LISTEN "subsystems:\n  - nqn: nqn.2024-01.com.example:a\n"
+#define NS     SUBSYS "    namespaces:\n      - ram: 1M\n"
+
+struct config_case {
+	const char *text;
+	unsigned line; /* 0: the file is right */
+	const char *key;
+};
+
+static const struct config_case cases[] = {
+	{NS, 0, NULL},
+	{SUBSYS, 0, NULL},
+	{NS "        nsid: 7\n        readonly: true\n        block: 4096\n", 0, NULL},
+	{SUBSYS "    allow: any\n", 0, NULL},
+	{SUBSYS "    allow: []\n", 0, NULL},
+	{SUBSYS "    allow: [nqn.2024-01.com.example:h, nqn.2024-01.com.example:i]\n", 0, NULL},
+	{"", 1, "empty"},
+	{"# nothing\n", 1, "empty"},
+	{"- a\n", 1, "file"},
+	{"listen: [\n", 2, "YAML"},
+	{"a: b: c\n", 1, "YAML"},
+	{"subsystems:\n  - nqn: nqn.2024-01.com.example:a\n", 1, "listen"},
+	{"listen: []\n", 1, "listen"},
+	{"listen: word\n", 1, "listen"},
+	{LISTEN, 1, "subsystems"},
+	{LISTEN "subsystems: []\n", 2, "subsystems"},
+	{"listen:\n  - tcp://127.0.0.1:0\n  - tcp://127.0.0.1:77777\n", 3, "listen.1"},
+	{"listen:\n  - tcp://127.0.0.1:0?colour=red\n", 2, "listen.0"},
+	{NS "colour: red\n", 6, "colour"},
+	{NS "        colour: red\n", 6, "colour"},
+	{SUBSYS "    colour: red\n", 4, "colour"},
+	{SUBSYS "    nqn: nqn.2024-01.com.example:b\n", 4, "nqn"},
+	{NS "threads: 0\n", 6, "threads"},
+	{NS "threads: many\n", 6, "threads"},
+	{NS "threads: 65\n", 6, "threads"},
+	{NS "engine: steam\n", 6, "engine"},
+	{NS "memory: much\n", 6, "memory"},
+	{NS "spin_us: 1000001\n", 6, "spin_us"},
+	{LISTEN "subsystems:\n  - nqn: a name\n", 3, "subsystems.0.nqn"},
+	{LISTEN "subsystems:\n  - serial: x\n", 3, "nqn"},
+	{LISTEN "subsystems:\n  - nqn: nqn.2014-08.org.nvmexpress.discovery\n", 3,
+		"subsystems.0.nqn"},
+	{SUBSYS "  - nqn: nqn.2024-01.com.example:a\n", 4, "subsystems.1.nqn"},
+	{SUBSYS "    serial: 123456789012345678901\n", 4, "subsystems.0.serial"},
+	{SUBSYS "    allow: some\n", 4, "subsystems.0.allow"},
+	{SUBSYS "    allow: {a: b}\n", 4, "subsystems.0.allow"},
+	{SUBSYS "    allow:\n      - nqn.2024-01.com.example:h\n      - nobody\n", 6,
+		"subsystems.0.allow.1"},
+	{SUBSYS "    namespaces:\n      - nsid: 1\n", 5, "subsystems.0.namespaces.0"},
+	{NS "        null: 1M\n", 5, "subsystems.0.namespaces.0"},
+	{NS "        nsid: 0\n", 6, "nsid"},
+	{NS "        nsid: 1025\n", 6, "nsid"},
+	{NS "        nsid: -1\n", 6, "nsid"},
+	{NS "        block: 1024\n", 6, "block"},
+	{NS "        uuid: 1-2-3\n", 6, "uuid"},
+	{NS "        readonly: maybe\n", 6, "readonly"},
+	{NS "        nsid: 3\n      - null: 2M\n        nsid: 3\n", 8, "namespaces.1.nsid"},
+	{SUBSYS "    namespaces:\n      - ram: 1000\n", 5, "ram"},
+	{SUBSYS "    namespaces:\n      - ram: lots\n", 5, "ram"},
+	{SUBSYS "    namespaces:\n      - path: /d\n      - path: /d\n", 6, "path"},
+};
+
+/* What config_check() says of TEXT on stderr, in RET. */
+static int check(const char *text, char *file, char *ret, size_t size)
+{
+	char out[] = "/tmp/haul-config-out-XXXXXX";
+	int fd = mkstemp(file), err = dup(STDERR_FILENO), to = mkstemp(out);
+	ssize_t got;
+	int result;
+
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+	fflush(stderr);
+	dup2(to, STDERR_FILENO);
+	result = config_check(file);
+	fflush(stderr);
+	dup2(err, STDERR_FILENO);
+	close(err);
+	got = pread(to, ret, size - 1, 0);
+	ret[got > 0 ? got : 0] = '\0';
+	close(to);
+	unlink(out);
+	unlink(file);
+	return result;
+}
+
+static void mistakes_are_told_with_line_and_key(void **state)
+{
+	char said[1024], start[64];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char file[] = "/tmp/haul-config-XXXXXX";
+		int result = check(cases[i].text, file, said, sizeof(said));
+
+		snprintf(start, sizeof(start), "%s:%u:", file, cases[i].line);
+		if (!cases[i].line ? result == 0 && !said[0]
+				   : result != 0 && !strncmp(said, start, strlen(start)) &&
+					     strstr(said + strlen(start), cases[i].key) &&
+					     strchr(said, '\n') == said + strlen(said) - 1)
+			continue;
+		fail_msg("case %zu, line %u, key %s:\n%s->%s", i, cases[i].line,
+			cases[i].key ? cases[i].key : "-", cases[i].text, said);
+	}
+}
+
+static void any_bytes_are_survived(void **state)
+{
+	unsigned seed = 1;
+	char text[512], said[4096];
+
+	(void)state;
+	for (unsigned round = 0; round < 300; round++) {
+		const char *base = cases[(unsigned)rand_r(&seed) % ARRAY_SIZE(cases)].text;
+		char file[] = "/tmp/haul-config-XXXXXX";
+
+		snprintf(text, sizeof(text), "%s", base);
+		for (unsigned i = 0; text[0] && i < 1 + round % 4; i++)
+			text[(unsigned)rand_r(&seed) % strlen(text)] =
+				(char)(1 + rand_r(&seed) % 127);
+		(void)check(text, file, said, sizeof(said));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(mistakes_are_told_with_line_and_key),
+		cmocka_unit_test(any_bytes_are_survived),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
