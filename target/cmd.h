@@ -55,6 +55,11 @@ void cmd_keep_alive_run(struct request *request);
 void cmd_async_event_run(struct request *request);
 void cmd_abort_run(struct request *request);
 
+/* Flushes the next of the subsystem's namespaces (request->nr_parts counts them). False: there is
+ * none. */
+bool cmd_flush_next(
+	struct request *request, void (*done)(struct done *done, int res, unsigned flags));
+
 #define CMD_INVALID_FIELD (NVME_SC_INVALID_FIELD | NVME_STATUS_DNR)
 
 #endif

@@ -4,6 +4,8 @@
  */
 #include "target/cmd.h"
 
+#include <string.h>
+
 #include "target/cmd_connect.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
@@ -53,6 +55,31 @@ static void cmd_property_get_run(struct request *request)
 	request_complete(request, 0);
 }
 
+/* A shutdown is complete, and its Property Set answered, when all that was written is on the media
+ * (NVMe base 2.0 3.6). What a disk refuses now it cannot be asked for again. */
+static void cmd_shutdown_next(struct request *request);
+
+static void cmd_shutdown_flushed(struct done *done, int res, unsigned flags)
+{
+	struct request *request = container_of(done, struct request, io.done);
+
+	(void)flags;
+	if (!request_executed(request))
+		return;
+	if (res)
+		conn_log(request->conn, "a disk could not be flushed at shutdown: %s",
+			strerror(-res));
+	cmd_shutdown_next(request);
+}
+
+static void cmd_shutdown_next(struct request *request)
+{
+	if (cmd_flush_next(request, cmd_shutdown_flushed))
+		return;
+	ctrl_shutdown_done(request->conn->member.ctrl);
+	request_complete(request, 0);
+}
+
 static void cmd_property_set_run(struct request *request)
 {
 	const struct nvme_property *property = &request->cmd.property;
@@ -64,8 +91,10 @@ static void cmd_property_set_run(struct request *request)
 		request_complete(request, CMD_INVALID_FIELD);
 		return;
 	}
-	ctrl_set_cc(ctrl, (uint32_t)le64_get(property->value));
-	request_complete(request, 0);
+	if (ctrl_set_cc(ctrl, (uint32_t)le64_get(property->value)))
+		cmd_shutdown_next(request);
+	else
+		request_complete(request, 0);
 }
 
 static uint16_t cmd_disconnect_prepare(struct request *request)

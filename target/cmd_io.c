@@ -118,8 +118,6 @@ static uint16_t cmd_flush_prepare(struct request *request)
 	return 0;
 }
 
-static bool cmd_flush_submit_next(struct request *request);
-
 static void cmd_flush_done(struct done *done, int res, unsigned flags)
 {
 	struct request *request = container_of(done, struct request, io.done);
@@ -127,12 +125,12 @@ static void cmd_flush_done(struct done *done, int res, unsigned flags)
 	(void)flags;
 	if (!request_executed(request))
 		return;
-	if (res || !cmd_flush_submit_next(request))
+	if (res || !cmd_flush_next(request, cmd_flush_done))
 		request_complete(request, cmd_io_status(&request->io, res));
 }
 
-/* False when there is no further namespace. */
-static bool cmd_flush_submit_next(struct request *request)
+bool cmd_flush_next(
+	struct request *request, void (*done)(struct done *done, int res, unsigned flags))
 {
 	const struct subsys *subsys = request->conn->subsys;
 	uint32_t nsid = request->nr_parts;
@@ -143,7 +141,8 @@ static bool cmd_flush_submit_next(struct request *request)
 		return false;
 	request->nr_parts = nsid + 1;
 	request->ns = subsys->ns[nsid];
-	request_submit(request, cmd_flush_done);
+	request->io.op = BACKEND_FLUSH;
+	request_submit(request, done);
 	return true;
 }
 
@@ -152,7 +151,7 @@ static void cmd_flush_run(struct request *request)
 	request->io.op = BACKEND_FLUSH;
 	if (request->ns)
 		request_submit(request, cmd_io_done);
-	else if (!cmd_flush_submit_next(request))
+	else if (!cmd_flush_next(request, cmd_flush_done))
 		request_complete(request, 0);
 }
 

@@ -212,19 +212,28 @@ static void ctrl_reset(struct ctrl *ctrl)
 	member_expel_all(ctrl);
 }
 
-void ctrl_set_cc(struct ctrl *ctrl, uint32_t cc)
+bool ctrl_set_cc(struct ctrl *ctrl, uint32_t cc)
 {
 	uint32_t old = ctrl->cc;
+	bool shutdown = NVME_CC_SHN(cc) && !NVME_CC_SHN(old);
 
 	ctrl->cc = cc;
 	if ((old & NVME_CC_EN) && !(cc & NVME_CC_EN))
 		ctrl_reset(ctrl);
 	if (!(old & NVME_CC_EN) && (cc & NVME_CC_EN))
 		ctrl->csts = ctrl_cc_valid(ctrl, cc) ? NVME_CSTS_RDY : NVME_CSTS_CFS;
-	if (NVME_CC_SHN(cc) && !NVME_CC_SHN(old))
-		ctrl->csts |= NVME_CSTS_SHST_COMPLETE;
+	if (shutdown)
+		ctrl->csts |= NVME_CSTS_SHST_OCCURRING;
 	if (!NVME_CC_SHN(cc) && NVME_CC_SHN(old))
 		ctrl->csts &= ~NVME_CSTS_SHST_MASK;
+	return shutdown;
+}
+
+void ctrl_shutdown_done(struct ctrl *ctrl)
+{
+	/* Unless the host has taken it back meanwhile. */
+	if (ctrl->csts & NVME_CSTS_SHST_OCCURRING)
+		ctrl->csts = (ctrl->csts & ~NVME_CSTS_SHST_MASK) | NVME_CSTS_SHST_COMPLETE;
 }
 
 /* --- beginning and end ----------------------------------------------------------------------- */

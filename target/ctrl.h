@@ -92,8 +92,10 @@ uint32_t ctrl_owner(const struct reactor *reactor, uint16_t cntlid);
 void ctrl_arm_replace(struct ctrl *ctrl);
 
 uint64_t ctrl_cap(const struct ctrl *ctrl);
-/* A write of CC: enable, reset, shutdown. */
-void ctrl_set_cc(struct ctrl *ctrl, uint32_t cc);
+/* A write of CC: enable, reset, shutdown. True: a shutdown has begun; ctrl_shutdown_done() is due.
+ */
+bool ctrl_set_cc(struct ctrl *ctrl, uint32_t cc);
+void ctrl_shutdown_done(struct ctrl *ctrl);
 bool ctrl_ready(const struct ctrl *ctrl);
 
 /* The host has shown life. */

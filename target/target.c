@@ -252,10 +252,18 @@ static void target_await_start(struct target *target)
 static int target_create_reactors(struct target *target, char *why, size_t why_size)
 {
 	uint32_t nr = target->settings.nr_reactors;
+	uint64_t least;
 
 	target->nr_reactors = nr ? nr : target_default_reactors();
-	target->settings.memory_bytes = max_of(target->settings.memory_bytes,
-		(uint64_t)TARGET_MIN_MEMORY_PER_REACTOR * target->nr_reactors);
+	least = (uint64_t)TARGET_MIN_MEMORY_PER_REACTOR * target->nr_reactors;
+	if (target->settings.memory_bytes < least) {
+		log_warning(
+			"memory for data buffers: %llu MiB instead of %llu bytes, the least for "
+			"%u threads",
+			(unsigned long long)least >> 20,
+			(unsigned long long)target->settings.memory_bytes, target->nr_reactors);
+		target->settings.memory_bytes = least;
+	}
 	for (uint32_t i = 0; i < target->nr_reactors; i++) {
 		int error = reactor_create(target, i, &target->reactors[i]);
 

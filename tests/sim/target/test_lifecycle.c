@@ -321,6 +321,32 @@ static void reset_ends_io_queues_and_lets_new_ones_in(void **state)
 	sim_destroy(sim);
 }
 
+static void shutdown_is_complete_when_all_disks_are_flushed(void **state)
+{
+	struct sim *sim = setup();
+	struct sim_conn *admin = sim_admin(sim, SIM_NQN);
+	struct ctrl *ctrl = admin->conn->member.ctrl;
+	struct nvme_cmd cmd = sim_cmd(NVME_OPC_FABRICS, 0, 0);
+	unsigned replies = admin->nr_replies;
+
+	(void)state;
+	cmd.nsid = le32(0);
+	cmd.property.ofst = le32(NVME_PROPERTY_CC);
+	cmd.property.value = le64(ctrl->cc | NVME_CC_SHN_NORMAL << NVME_CC_SHN_SHIFT);
+	sim->auto_disk = false;
+	assert_true(sim_send(sim, admin, &cmd));
+	for (unsigned ns = 0; ns < 2; ns++) {
+		sim_settle(sim);
+		assert_int_equal(ctrl->csts & NVME_CSTS_SHST_MASK, NVME_CSTS_SHST_OCCURRING);
+		assert_int_equal(admin->nr_replies, replies);
+		assert_true(sim_do_io(sim, 0, 0));
+	}
+	sim_settle(sim);
+	assert_int_equal(ctrl->csts & NVME_CSTS_SHST_MASK, NVME_CSTS_SHST_COMPLETE);
+	assert_int_equal(admin->nr_replies, replies + 1);
+	sim_destroy(sim);
+}
+
 static void connections_spread_over_reactors(void **state)
 {
 	struct sim *sim = sim_create(4, MEMORY);
@@ -421,6 +447,37 @@ static void any_order_of_events_leaves_nothing_behind(void **state)
 	}
 }
 
+/* Whatever the 64 bytes say: one response, or an event request that is held. */
+static void commands_of_random_bytes_are_answered_once(void **state)
+{
+	static const char *const subsystems[] = {SIM_NQN, NVME_DISCOVERY_NQN};
+	unsigned seed = 3;
+
+	(void)state;
+	for (unsigned round = 0; round < 40; round++) {
+		struct sim *sim = setup();
+		struct sim_conn *sc = sim_admin(sim, subsystems[round & 1]);
+
+		if (round % 4 == 0)
+			sc = sim_queue(sim, sc, 1, 64);
+		for (unsigned i = 0; i < 300 && sc->conn; i++) {
+			struct nvme_cmd cmd;
+
+			for (size_t at = 0; at < sizeof(cmd); at++)
+				((uint8_t *)&cmd)[at] =
+					rand_r(&seed) % 3 ? 0 : (uint8_t)rand_r(&seed);
+			cmd.flags = rand_r(&seed) % 8 ? NVME_CMD_PSDT_SGL : cmd.flags;
+			cmd.opcode = rand_r(&seed) % 4 ? cmd.opcode % 32 : NVME_OPC_FABRICS;
+			cmd.sgl = rand_r(&seed) % 4 ? nvme_sgl_transport(4096) : cmd.sgl;
+			assert_true(sim_send(sim, sc, &cmd));
+			sim_settle(sim);
+			if (sc->conn)
+				assert_int_equal(sc->nr_sent, sc->nr_replies + sc->conn->nr_out);
+		}
+		sim_destroy(sim);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -435,7 +492,9 @@ int main(void)
 		cmocka_unit_test(connect_that_waits_is_answered_when_its_controller_ends),
 		cmocka_unit_test(connect_that_waits_may_vanish),
 		cmocka_unit_test(reset_ends_io_queues_and_lets_new_ones_in),
+		cmocka_unit_test(shutdown_is_complete_when_all_disks_are_flushed),
 		cmocka_unit_test(connections_spread_over_reactors),
+		cmocka_unit_test(commands_of_random_bytes_are_answered_once),
 		cmocka_unit_test(any_order_of_events_leaves_nothing_behind),
 	};
 
