@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""The examples of the man pages and the job files: compiled and run."""
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import BUILD, ENGINE, HAUL, ROOT, NQN, environment, fio_engine
+
+PAGES = sorted(path.name for path in (ROOT / "initiator").glob("*.3"))
+JOBS = sorted((ROOT / "fio-plugin" / "examples").glob("*.fio"))
+
+
+def literals(page):
+    text = (ROOT / page).read_text()
+    return [block.replace("\\e", "\\").replace("\\&", "")
+            for block in re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed", text, re.M | re.S)]
+
+
+def code(page):
+    return [block for block in literals(page) if "#include" in block]
+
+
+def compiles(compiler, source):
+    return subprocess.run([compiler, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT}/initiator", str(source)],
+                          capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_of_the_library_compile(page, tmp_path):
+    examples = code(f"initiator/{page}")
+    assert len(examples) == 1
+    source = tmp_path / "example.c"
+    source.write_text(examples[0])
+    done = compiles("gcc", source)
+    assert done.returncode == 0, done.stderr
+
+
+def test_header_is_good_in_cxx(tmp_path):
+    if not shutil.which("g++"):
+        pytest.skip("g++ is not installed")
+    source = tmp_path / "example.cc"
+    source.write_text("#include <haul.h>\nint main() { return haul_version() == nullptr; }\n")
+    done = compiles("g++", source)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_public_function_has_a_page():
+    header = (ROOT / "initiator" / "haul.h").read_text()
+    pages = "".join((ROOT / "initiator" / page).read_text() for page in PAGES)
+    functions = set(re.findall(r"\b(haul_\w+)\(", re.sub(r"/\*.*?\*/", "", header, flags=re.S)))
+    missing = [name for name in functions if not re.search(rf"\.Fn {name}\b", pages)]
+    assert sorted(missing) == ["haul_version"]
+
+
+def test_example_of_the_library_runs(target, tmp_path):
+    source, program = tmp_path / "example.c", tmp_path / "example"
+    source.write_text(code("initiator/libhaul.3")[0])
+    library = BUILD / "initiator"
+    flags = ["-fsanitize=address,undefined"] if b"__asan_init" in (library / "libhaul.so").read_bytes() else []
+    subprocess.run(["gcc", "-o", str(program), str(source), f"-I{ROOT}/initiator", f"-L{library}", "-lhaul", *flags],
+                   check=True)
+    env = environment(target.transport)
+    env["LD_LIBRARY_PATH"] = f"{library}:{env.get('LD_LIBRARY_PATH', '')}"
+    done = subprocess.run([str(program), target.disk], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"([0-9a-f]{2} ){16}\n", done.stdout)
+    done = subprocess.run([str(program), target.disk + "9"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "active ones" in done.stderr
+
+
+def test_examples_of_haul_run(target):
+    lines = literals("initiator/haul.1")[-1].splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        # Another target, the same options.
+        line = re.sub(r"\w+://[^'?]*(\?[^']*)?", lambda m: target.hauld.uri + (m.group(1) or ""), line)
+        line = line.replace("haul ", f"{HAUL} ", 1)
+        done = subprocess.run(["sh", "-c", line], env=environment(target.transport), capture_output=True, text=True,
+                              timeout=60)
+        assert done.returncode == 0 and NQN in done.stdout, f"{line}: {done.stderr}"
+
+
+def test_examples_of_the_engine_run(target, tmp_path):
+    fio_engine()
+    for line in literals("fio-plugin/fio-haul.1")[-1].splitlines():
+        env = {**environment(target.transport, preload=True), "ENGINE": str(ENGINE), "URI": target.disk}
+        done = subprocess.run(["sh", "-c", line], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_job_files_run(target, job, tmp_path):
+    fio_engine()
+    text = re.sub(r"runtime=\d+", "runtime=1", job.read_text()).replace("size=64m", "size=4m")
+    (tmp_path / job.name).write_text(text)
+    uri = target.uri if "filename=" in text else target.disk
+    env = {**environment(target.transport, preload=True), "ENGINE": str(ENGINE), "URI": uri}
+    done = subprocess.run(["fio", job.name], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "err= 0" in done.stdout, done.stdout + done.stderr
+    assert os.listdir(tmp_path) == [job.name]
