@@ -210,6 +210,32 @@ static uint16_t fake_answer(struct haul_request *request, struct nvme_cqe *cqe)
 	}
 }
 
+static uint32_t fake_random(uint32_t below)
+{
+	fake.garble = fake.garble * 6364136223846793005ull + 1442695040888963407ull;
+	return (uint32_t)(fake.garble >> 33) % below;
+}
+
+/* What a target may send is any bytes: some of the right ones are replaced. */
+static void fake_garble(struct haul_request *request, struct nvme_cqe *cqe, uint16_t *status)
+{
+	uint8_t *bytes = request->iov[0].iov_base;
+	uint32_t nr = fake_random(3) ? 0 : 1 + fake_random(40);
+
+	if (fake_random(40) == 0)
+		*status = (uint16_t)fake_random(0x8000);
+	for (uint32_t i = 0; i < nr; i++) {
+		uint32_t value = fake_random(3) == 0 ? 0xff : fake_random(256);
+
+		/* most of what matters is at the start of a page */
+		if (request->to_host && request->data_len)
+			bytes[fake_random(fake_random(2) ? request->data_len : 136)] =
+				(uint8_t)value;
+		else if (fake_random(8) == 0)
+			cqe->property.b[fake_random(8)] = (uint8_t)value;
+	}
+}
+
 static void fake_complete(struct haul_request *request, uint16_t status)
 {
 	struct nvme_cqe cqe = {.cid = request->cmd.cid};
@@ -218,6 +244,8 @@ static void fake_complete(struct haul_request *request, uint16_t status)
 		fake.nr_out--;
 	if (!status)
 		status = fake_answer(request, &cqe);
+	if (fake.garble)
+		fake_garble(request, &cqe, &status);
 	nvme_cqe_set_status(&cqe, status);
 	assert_ptr_equal(haul_queue_request_by_cid(request->queue, le16_get(cqe.cid)), request);
 	haul_request_done(request, 0, &cqe);

@@ -95,6 +95,7 @@ struct fake {
 	uint32_t nr_out, max_out; /* I/O commands */
 	uint32_t nr_queues_open;
 	uint32_t lower_depth; /* what connect() lowers a queue's depth to; 0: leaves it */
+	uint64_t garble;      /* not 0: bytes of answers are changed at random, from this seed */
 	int hold;	      /* I/O commands wait for fake_release() */
 	char last_nqn[NVME_NQN_FIELD + 1];
 	uint32_t last_kato;

@@ -572,6 +572,48 @@ static void name_that_does_not_exist_is_said(void **state)
 			    "does-not-exist.invalid") < 0);
 }
 
+/* --- nonsense --------------------------------------------------------------------------------- */
+
+/* Whatever is answered: one event for each thing started, in bounded time, nothing touched that is
+ * not ours. */
+static void garbled_answers_never_do_harm(void **state)
+{
+	static uint8_t bytes[65536];
+	struct haul_ctrl_options options = short_options(30);
+	struct haul_loop *hl = loop_good();
+	unsigned nr_live = 0;
+
+	(void)state;
+	options.command_timeout_ms = 30;
+	for (uint64_t seed = 1; seed <= 3000; seed++) {
+		struct iovec iov = {bytes, sizeof(bytes)};
+		struct haul_ns_info info = {0};
+		struct haul_queue *queue;
+		struct haul_ctrl *ctrl;
+
+		fake.garble = seed << 20;
+		assert_int_equal(
+			haul_connect(hl, seed % 2 ? FAKE_URI : "rdma://127.0.0.1/" FAKE_NQN,
+				&options, 1, &ctrl),
+			0);
+		if (wait_for(hl, 1) == 0 && haul_ns_default(ctrl) > 0) {
+			nr_live++;
+			if (!haul_ns_info(ctrl, 1, &info, 2))
+				wait_for(hl, 2);
+			if (!haul_queue_create(ctrl, NULL, 3, &queue) && !wait_for(hl, 3)) {
+				fake.garble = 0;
+				iov.iov_len = min_of(sizeof(bytes), (size_t)info.block_bytes);
+				if (!haul_readv(queue, 1, &iov, 1, 0, 4))
+					wait_for(hl, 4);
+			}
+		}
+		haul_ctrl_free(ctrl);
+	}
+	print_message("%u of 3000 connects went well\n", nr_live);
+	assert_true(nr_live > 300);
+	haul_loop_destroy(hl);
+}
+
 #define TEST(FN) cmocka_unit_test_setup_teardown(FN, fake_setup, fake_teardown)
 
 int main(void)
@@ -602,6 +644,7 @@ int main(void)
 		TEST(wrong_arguments_are_refused_at_once),
 		TEST(options_of_the_uri_win),
 		TEST(name_that_does_not_exist_is_said),
+		TEST(garbled_answers_never_do_harm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
