@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -257,6 +258,33 @@ void tcp_stream_receive_more(struct tcp_stream *stream)
 	loop_receive(stream->loop, &stream->rx_op, &stream->file, stream->rx_iov, nr);
 }
 
+static void tcp_stream_trim_later(struct tcp_stream *stream)
+{
+	loop_timer_set(
+		stream->loop, &stream->timer, loop_now_ns(stream->loop) + TCP_STREAM_IDLE_NS);
+}
+
+static void tcp_stream_note_burst(struct tcp_stream *stream)
+{
+	stream->rx_bursts = true;
+	if (stream->rx_touched)
+		return;
+	stream->rx_touched = true;
+	tcp_stream_trim_later(stream);
+}
+
+static void tcp_stream_trim(struct tcp_stream *stream)
+{
+	if (stream->rx_bursts || tcp_stream_staged(stream)) {
+		stream->rx_bursts = false;
+		tcp_stream_trim_later(stream);
+		return;
+	}
+	stream->rx_touched = false;
+	(void)madvise(stream->buffers->staging + TCP_STREAM_STAGING_KEEP,
+		TCP_STREAM_STAGING_BYTES - TCP_STREAM_STAGING_KEEP, MADV_DONTNEED);
+}
+
 static void tcp_stream_receive_done(struct done *done, int res, unsigned flags)
 {
 	struct tcp_stream *stream = container_of(done, struct tcp_stream, rx_op.done);
@@ -281,6 +309,8 @@ static void tcp_stream_receive_done(struct done *done, int res, unsigned flags)
 	if (direct)
 		tcp_stream_sink_advance(stream, direct);
 	stream->rx_end += (uint32_t)res - direct;
+	if (stream->rx_end > TCP_STREAM_STAGING_KEEP)
+		tcp_stream_note_burst(stream);
 	tcp_stream_parse(stream);
 }
 
@@ -306,7 +336,7 @@ static void tcp_stream_flush(struct loop_flush *flush)
 	if (stream->state != TCP_STREAM_CLOSING || stream->rx_out || stream->tx_out)
 		return;
 	stream->state = TCP_STREAM_CLOSED;
-	loop_timer_cancel(stream->loop, &stream->linger);
+	loop_timer_cancel(stream->loop, &stream->timer);
 	tcp_stream_close_socket(stream);
 	stream->ops->closed(stream);
 }
@@ -325,11 +355,14 @@ void tcp_stream_resume(struct tcp_stream *stream)
 		tcp_stream_kick(stream);
 }
 
-static void tcp_stream_linger_expired(struct loop_timer *timer)
+static void tcp_stream_expired(struct loop_timer *timer)
 {
-	struct tcp_stream *stream = container_of(timer, struct tcp_stream, linger);
+	struct tcp_stream *stream = container_of(timer, struct tcp_stream, timer);
 
-	tcp_stream_stop(stream);
+	if (stream->state == TCP_STREAM_OPEN)
+		tcp_stream_trim(stream);
+	else if (stream->state == TCP_STREAM_LINGERING)
+		tcp_stream_stop(stream);
 }
 
 int tcp_stream_init(struct tcp_stream *stream, struct loop *loop, int fd, bool to_ctrl,
@@ -342,10 +375,11 @@ int tcp_stream_init(struct tcp_stream *stream, struct loop *loop, int fd, bool t
 	stream->ops = ops;
 	stream->rules.to_ctrl = to_ctrl;
 	loop_flush_init(&stream->flush, tcp_stream_flush);
-	loop_timer_init(&stream->linger, tcp_stream_linger_expired);
+	loop_timer_init(&stream->timer, tcp_stream_expired);
 	list_init(&stream->tx_queue);
 	list_init(&stream->tx_lent);
-	stream->buffers = malloc(sizeof(*stream->buffers));
+	stream->buffers =
+		aligned_alloc(_Alignof(struct tcp_stream_buffers), sizeof(*stream->buffers));
 	if (!stream->buffers)
 		goto close_fd;
 	ret = loop_timer_reserve(loop);
@@ -466,7 +500,7 @@ void tcp_stream_close(struct tcp_stream *stream)
 	}
 	stream->state = TCP_STREAM_LINGERING;
 	loop_timer_set(
-		stream->loop, &stream->linger, loop_now_ns(stream->loop) + TCP_STREAM_LINGER_NS);
+		stream->loop, &stream->timer, loop_now_ns(stream->loop) + TCP_STREAM_LINGER_NS);
 	if (!stream->rx_out)
 		tcp_stream_linger_more(stream);
 	tcp_stream_kick(stream);

@@ -88,7 +88,7 @@ struct tcp_stream {
 	uint8_t peer_pda; /* for what is sent: alignment of data, in dwords, 0's based */
 	struct tcp_stream_buffers *buffers; /* owned; made at start */
 	struct loop_flush flush;
-	struct loop_timer linger;
+	struct loop_timer timer; /* OPEN: staging is to be trimmed; LINGERING: patience ends */
 
 	/* receiving */
 	struct loop_op rx_op;
@@ -96,6 +96,8 @@ struct tcp_stream {
 	bool rx_parsing;	   /* tcp_stream_parse() is on the stack */
 	bool rx_paused;		   /* the owner decides later where the data goes */
 	bool rx_large;		   /* the last data was: keep what follows it out of staging */
+	bool rx_touched;	   /* more of staging than is kept, since it was trimmed */
+	bool rx_bursts;		   /* the same, since the timer was set */
 	uint32_t rx_begin, rx_end; /* unread bytes in staging */
 	struct nvme_tcp_pdu pdu;   /* the one whose data is passing; data_len 0: none */
 	uint32_t pad_left;

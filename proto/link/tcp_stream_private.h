@@ -8,19 +8,24 @@
 #include "proto/link/tcp_stream.h"
 
 /*
- * The longest header with its digest must fit. Larger saves receives of small PDUs (a 4 KiB write
- * is cheaper copied than received by itself), at the price of copying the head of each large one;
- * hence after large data only so much is taken into staging that the next headers are there.
+ * A burst of 32 commands of 4 KiB data is taken with one receive: that is dearer than copying them
+ * once more. (Target's CPU time per 4 KiB write at depth 32: 3.6 us with 16 KiB, 1.8 us with this.)
+ * The price is copying the head of large data; hence after such only so much is taken into staging
+ * that the next headers are there.
  */
-#define TCP_STREAM_STAGING_BYTES 16384u
+#define TCP_STREAM_STAGING_BYTES 131072u
 #define TCP_STREAM_STAGING_LARGE 512u
 #define TCP_STREAM_LARGE	 16384u
 
+/* What a burst has touched of staging goes back to the system when there was none for so long. */
+#define TCP_STREAM_STAGING_KEEP 4096u
+#define TCP_STREAM_IDLE_NS	5000000000ull
+
 /* Pages of it that were never used cost nothing: an idle queue touches three. */
 struct tcp_stream_buffers {
+	_Alignas(TCP_STREAM_STAGING_KEEP) uint8_t staging[TCP_STREAM_STAGING_BYTES];
 	struct iovec iov[TCP_STREAM_NR_IOV];
 	uint8_t small[TCP_STREAM_SMALL_BYTES];
-	uint8_t staging[TCP_STREAM_STAGING_BYTES];
 };
 
 void tcp_stream_kick(struct tcp_stream *stream);

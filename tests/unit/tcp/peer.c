@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "proto/link/tcp_stream.h"
 #include "proto/nvme/crc32c.h"
 
 void fill_pattern(void *bytes, size_t len, uint32_t seed)
@@ -168,6 +169,8 @@ struct peer_pdu peer_receive(struct peer *peer)
 		ch.pdo = ch.hlen;
 	if (!ch.pdo)
 		return pdu;
+	for (size_t i = ch.hlen + (ch.flags & NVME_TCP_HDGSTF ? 4u : 0u); i < ch.pdo; i++)
+		assert_int_equal(last[i], 0);
 	pdu.data = last + ch.pdo;
 	pdu.data_len = (uint32_t)(plen - ch.pdo - (ch.flags & NVME_TCP_DDGSTF ? 4 : 0));
 	if (ch.flags & NVME_TCP_DDGSTF) {
@@ -204,12 +207,15 @@ void peer_expect_eof(struct peer *peer)
 uint32_t peer_expect_term(struct peer *peer, uint8_t type, uint16_t fes)
 {
 	struct peer_pdu pdu = peer_receive(peer);
+	uint64_t start_ns = loop_now_ns(peer->loop);
 
 	assert_int_equal(pdu.type, type);
 	assert_int_equal(pdu.flags, 0);
 	assert_int_equal(le16_get(pdu.term.fes), fes);
 	assert_true(pdu.data_len >= 8);
 	peer_expect_eof(peer);
+	/* Right behind it, not when patience ends. */
+	assert_true(loop_now_ns(peer->loop) - start_ns < TCP_STREAM_LINGER_NS / 2);
 	/* Or the code under test waits for this. */
 	shutdown(peer->fd, SHUT_WR);
 	return le32_get(pdu.term.fei);

@@ -509,6 +509,23 @@ static void r2t_is_served_in_pdus_no_longer_than_the_target_takes(void **state)
 	}
 }
 
+/* Of the transport's own socket, which is the one connected to our listener. */
+static void shrink_send_buffer(void)
+{
+	struct sockaddr_storage peer;
+	int bytes = 4096;
+
+	for (int fd = 3; fd < 100; fd++) {
+		socklen_t len = sizeof(peer);
+
+		memset(&peer, 0, sizeof(peer));
+		if (!getpeername(fd, (struct sockaddr *)&peer, &len) &&
+			!memcmp(&peer, &host.queue.address, sizeof(struct sockaddr_in)))
+			assert_int_equal(
+				setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)), 0);
+	}
+}
+
 /* The target gives the command up while its data is on its way. */
 static void write_may_fail_before_its_data_is_sent(void **state)
 {
@@ -516,14 +533,16 @@ static void write_may_fail_before_its_data_is_sent(void **state)
 		struct haul_request *request, *other;
 
 		host_initialize(*state, 0, 0, 4096);
+		shrink_send_buffer();
 		request = submit(6, false, 1 << 20);
 		expect_command(6);
 		if (after_r2t)
 			send_r2t(6, 1, 0, 1 << 20);
 		send_response(6, NVME_SC_WRITE_FAULT);
 		for (uint32_t i = 0; i < 10; i++)
-			loop_turn(host.queue.loop);
+			loop_wait(host.queue.loop, 1000000);
 		/* Until the socket has taken the batch, the memory is not the caller's. */
+		assert_int_equal(host.nr_done[6], !after_r2t);
 		while (!host.nr_done[6])
 			peer_receive(&host.peer);
 		assert_int_equal(done_status(request), NVME_SC_WRITE_FAULT);

@@ -666,8 +666,8 @@ static void h2cdata_beside_its_r2t_is_fatal(void **state)
 		{"another command", 6, 0, 0, 4096, false, NVME_TCP_FES_INVALID_HEADER_FIELD},
 		{"another tag", 5, 1, 0, 4096, false, NVME_TCP_FES_INVALID_HEADER_FIELD},
 		{"no such tag", 5, 0x8000, 0, 4096, false, NVME_TCP_FES_INVALID_HEADER_FIELD},
-		{"not at its offset", 5, 0, 4096, 4096, false, NVME_TCP_FES_OUT_OF_RANGE},
-		{"beyond the end", 5, 0, 0, 8196, true, NVME_TCP_FES_OUT_OF_RANGE},
+		{"not at its offset", 5, 0, 4096, 4096, true, NVME_TCP_FES_OUT_OF_RANGE},
+		{"beyond the end", 5, 0, 0, 8196, false, NVME_TCP_FES_OUT_OF_RANGE},
 		{"early last", 5, 0, 0, 4096, true, NVME_TCP_FES_OUT_OF_RANGE},
 		{"no last", 5, 0, 0, 8192, false, NVME_TCP_FES_OUT_OF_RANGE},
 		{"no dwords", 5, 0, 0, 511, false, NVME_TCP_FES_INVALID_HEADER_FIELD},
@@ -686,6 +686,55 @@ static void h2cdata_beside_its_r2t_is_fatal(void **state)
 		assert_int_equal(core.nr_pulled, 0);
 		core_end();
 	}
+}
+
+static void h2cdata_is_not_taken_twice(void **state)
+{
+	uint8_t data[8192] = {0};
+	uint16_t ttag;
+
+	core_open(*state, 0);
+	initialize(0, 0);
+	send_command(OP_WRITE, 5, 8192, NULL);
+	ttag = expect_r2t(5, 8192);
+	send_h2c(5, ttag, 0, data, 4096, false);
+	send_h2c(5, ttag, 0, data, 4096, false);
+	expect_term(NVME_TCP_FES_OUT_OF_RANGE);
+	core_end();
+}
+
+/* The tag is guessed: command and data come in one segment. */
+static void h2cdata_before_its_r2t_is_fatal(void **state)
+{
+	struct nvme_tcp_capsule_cmd cmd = command(OP_WRITE, 5, 512, false);
+	struct nvme_tcp_data header = {.cccid = le16(5), .datal = le32(512)};
+	uint8_t bytes[1024], data[512] = {0};
+	size_t n;
+
+	core_open(*state, 0);
+	initialize(0, 0);
+	n = peer_build_pdu(&core.peer, bytes, NVME_TCP_CAPSULE_CMD, 0, &cmd, sizeof(cmd), NULL, 0);
+	n += peer_build_pdu(&core.peer, bytes + n, NVME_TCP_H2C_DATA, NVME_TCP_LAST_PDU, &header,
+		sizeof(header), data, sizeof(data));
+	peer_send(&core.peer, bytes, n);
+	assert_int_equal(expect_term(NVME_TCP_FES_INVALID_HEADER_FIELD),
+		offsetof(struct nvme_tcp_data, ttag));
+	core_end();
+}
+
+static void command_that_waits_may_be_refused_in_step(void **state)
+{
+	uint8_t data[4096] = {0};
+
+	core_open(*state, 0);
+	initialize(0, 0);
+	send_command(OP_WRITE_LATER, 1, 4096, data);
+	wait_for(core.loop, !list_empty(&core.waiting));
+	core_reply(container_of(list_pop_front(&core.waiting), struct request, node),
+		NVME_SC_INTERNAL);
+	assert_int_equal(expect_response(1), NVME_SC_INTERNAL);
+	expect_still_in_step(2);
+	core_end();
 }
 
 static void wrong_data_digest_is_the_commands_error_only(void **state)
@@ -835,6 +884,9 @@ int main(int argc, char **argv)
 		loop_test(commands_behind_one_that_waits_are_answered_when_it_gets_a_buffer),
 		loop_test(r2t_writes_arrive_in_any_legal_pieces),
 		loop_test(h2cdata_beside_its_r2t_is_fatal),
+		loop_test(h2cdata_is_not_taken_twice),
+		loop_test(h2cdata_before_its_r2t_is_fatal),
+		loop_test(command_that_waits_may_be_refused_in_step),
 		loop_test(wrong_data_digest_is_the_commands_error_only),
 		loop_test(capsule_that_waits_does_not_hold_up_data_of_another),
 		loop_test(connections_may_end_at_any_byte_of_a_mix),

@@ -3,10 +3,11 @@
  * The stream by itself, as a controller's end without commands: how it cuts what arrives, where
  * data goes, what it sends, how it ends.
  */
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "proto/link/tcp_stream.h"
+#include "proto/link/tcp_stream_private.h"
 #include "tests/unit/base/engines.h"
 #include "tests/unit/tcp/peer.h"
 
@@ -362,6 +363,43 @@ static void wrong_header_digest_is_told_to_the_peer(void **state)
 	end_free(end);
 }
 
+static uint32_t resident_pages(struct end *end)
+{
+	unsigned char pages[TCP_STREAM_STAGING_BYTES / 4096];
+	uint32_t nr = 0;
+
+	assert_int_equal(mincore(end->stream.buffers->staging, TCP_STREAM_STAGING_BYTES, pages), 0);
+	for (uint32_t i = 0; i < ARRAY_SIZE(pages); i++)
+		nr += pages[i] & 1;
+	return nr;
+}
+
+static void memory_of_a_burst_goes_back_when_the_stream_is_idle(void **state)
+{
+	struct end *end = end_open(*state, 0);
+	struct nvme_tcp_capsule_cmd cmd = {0};
+	uint8_t data[8192] = {0};
+
+	end->discard = true;
+	for (uint32_t i = 0; i < 40; i++)
+		peer_send_pdu(
+			&end->peer, NVME_TCP_CAPSULE_CMD, 0, &cmd, sizeof(cmd), data, sizeof(data));
+	end_wait_events(end, 80);
+	assert_true(resident_pages(end) > 4);
+	assert_true(loop_timer_is_set(&end->stream.timer));
+	/* Twice the time, which is brought here: the first finds that there was a burst. */
+	for (uint32_t i = 0; i < 2; i++) {
+		loop_timer_set(*state, &end->stream.timer, loop_now_ns(*state));
+		loop_wait(*state, 0);
+	}
+	assert_false(loop_timer_is_set(&end->stream.timer));
+	assert_true(resident_pages(end) <= 1);
+	end->nr_events = 0;
+	peer_send_pdu(&end->peer, NVME_TCP_CAPSULE_CMD, 0, &cmd, sizeof(cmd), data, sizeof(data));
+	end_wait_events(end, 2);
+	end_free(end);
+}
+
 /* --- sending --------------------------------------------------------------------------------- */
 
 static void short_sends_lose_and_repeat_nothing(void **state)
@@ -543,6 +581,7 @@ int main(int argc, char **argv)
 		loop_test(data_goes_to_its_pieces_whatever_their_sizes),
 		loop_test(wrong_data_digest_is_told_and_the_stream_goes_on),
 		loop_test(wrong_header_digest_is_told_to_the_peer),
+		loop_test(memory_of_a_burst_goes_back_when_the_stream_is_idle),
 		loop_test(short_sends_lose_and_repeat_nothing),
 		loop_test(burst_costs_one_transmit),
 		loop_test(end_of_the_stream_is_told_once),
