@@ -22,9 +22,16 @@
 /* A host that has not completed Connect by then is gone or hostile; Linux needs milliseconds. */
 #define CONN_HANDSHAKE_NS 10000000000ull
 
+/* Slots for a queue of DEPTH: the host may reuse a capsule before its response is seen to be sent.
+ */
+static uint32_t conn_nr_slots(uint32_t depth)
+{
+	return 2 * depth;
+}
+
 static size_t conn_requests_bytes(const struct conn *conn)
 {
-	return (size_t)conn->slots.nr * sizeof(struct request);
+	return (size_t)conn_nr_slots(conn->ops->max_depth) * sizeof(struct request);
 }
 
 void conn_describe(const struct conn *conn, char ret_text[CONN_TEXT_SIZE])
@@ -81,7 +88,6 @@ static void conn_destroy(struct conn *conn)
 	loop_timer_unreserve(reactor->loop);
 	list_remove(&conn->node);
 	reactor->nr_conns--;
-	conn->slots.nr = 2 * conn->ops->max_depth;
 	munmap(conn->requests, conn_requests_bytes(conn));
 	slots_destroy(&conn->slots);
 	conn->gone.fn = conn_gone;
@@ -160,20 +166,24 @@ static void conn_retry_waiting(struct loop_flush *flush)
 
 int conn_set_depth(struct conn *conn, uint32_t depth)
 {
+	int error;
+
 	if (depth < conn->depth || depth > conn->ops->max_depth)
 		return -EINVAL;
-	conn->depth = depth;
-	conn->slots.nr = 2 * depth;
-	return 0;
+	error = slots_grow(&conn->slots, conn_nr_slots(depth));
+	if (!error)
+		conn->depth = depth;
+	return error;
 }
 
 /* Address space for the deepest queue; pages come with use. */
 static int conn_alloc_requests(struct conn *conn)
 {
-	int error = slots_init(&conn->slots, 2 * conn->ops->max_depth);
+	int error = slots_init(&conn->slots, conn_nr_slots(1));
 
 	if (error)
 		return error;
+	conn->depth = 1;
 	conn->requests = mmap(NULL, conn_requests_bytes(conn), PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (conn->requests == MAP_FAILED) {
@@ -202,7 +212,7 @@ static struct conn *conn_create(struct reactor *reactor, struct port *port)
 	loop_timer_init(&conn->handshake, conn_handshake_expired);
 	if (loop_timer_reserve(reactor->loop))
 		goto free_conn;
-	if (conn_alloc_requests(conn) || conn_set_depth(conn, 1))
+	if (conn_alloc_requests(conn))
 		goto unreserve_timer;
 	reactor->next_conn_number += reactor->target->nr_reactors;
 	reactor->nr_conns++;

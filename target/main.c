@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "target/backend_later.h"
@@ -288,11 +289,28 @@ static void main_say_ready(const struct target *target)
 	fflush(stdout);
 }
 
+/* A connection is a descriptor, a region of the pool is locked memory: all that this process may
+ * have. What is refused shows later, where it is missed. */
+static void main_raise_limits(void)
+{
+	static const int resources[] = {RLIMIT_NOFILE, RLIMIT_MEMLOCK};
+
+	for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
+		struct rlimit limit;
+
+		if (getrlimit(resources[i], &limit))
+			continue;
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(resources[i], &limit);
+	}
+}
+
 static int main_serve(struct target *target)
 {
 	char why[MAIN_WHY_BYTES] = "";
 	int error = target_block_signals();
 
+	main_raise_limits();
 	if (!error)
 		error = target_start(target, why, sizeof(why));
 	if (error) {

@@ -19,8 +19,8 @@ struct transport_state; /* what a transport keeps per reactor (RDMA: its devices
 struct port {
 	struct reactor *reactor;
 	const struct transport_ops *ops;
-	struct sockaddr_storage
-		address; /* as configured; after listen() with the real port number */
+	/* As configured; after listen() with the real port number. */
+	struct sockaddr_storage address;
 	uint16_t portid;
 	bool listening; /* listen() has succeeded */
 	struct transport_port *transport;
@@ -33,18 +33,17 @@ struct port {
 struct transport_ops {
 	const char *name;    /* "rdma", "tcp": the URI's scheme */
 	uint8_t trtype;	     /* discovery log */
-	uint32_t max_inline; /* in-capsule data of I/O queues, bytes; admin and fabrics: 8 KiB on
-				TCP */
+	uint32_t max_inline; /* in-capsule bytes of I/O queues; admin queues on TCP: 8 KiB */
 	uint32_t sgls;	     /* Identify Controller SGLS */
 	uint8_t msdbd;	     /* data block descriptors a command may hold */
 	uint32_t max_depth;  /* submission queue entries */
 
 	int (*listen)(struct port *port, char *why, size_t why_size);
 	void (*unlisten)(struct port *port);
-	void (*refuse)(
-		struct transport_handover *handover); /* closes or rejects (RDMA: "no resources") */
+	/* Closes or rejects (RDMA: "no resources"). */
+	void (*refuse)(struct transport_handover *handover);
 
-	/* All below: on the connection's reactor. start() failing has taken HANDOVER apart itself.
+	/* All below: on the connection's reactor. start() takes HANDOVER apart, even if it fails.
 	 */
 	int (*start)(struct conn *conn, struct transport_handover *handover);
 	/* Bring data_len bytes from the host (in-capsule or by R2T / RDMA READ) to request->bytes
@@ -57,8 +56,8 @@ struct transport_ops {
 	 * before this returns. */
 	void (*close)(struct conn *conn);
 	void (*free)(struct conn *conn);
-	void (*free_state)(
-		struct reactor *reactor); /* at the reactor's end; no connection is left */
+	/* At the reactor's end; no connection is left. */
+	void (*free_state)(struct reactor *reactor);
 };
 
 extern const struct transport_ops transport_tcp_ops;

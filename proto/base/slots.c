@@ -20,6 +20,19 @@ int slots_init(struct slots *slots, uint32_t nr)
 	return 0;
 }
 
+int slots_grow(struct slots *slots, uint32_t nr)
+{
+	uint32_t *stack;
+
+	assert(nr >= slots->nr);
+	stack = reallocarray(slots->free_stack, nr, sizeof(*stack));
+	if (!stack)
+		return -ENOMEM;
+	slots->free_stack = stack;
+	slots->nr = nr;
+	return 0;
+}
+
 void slots_destroy(struct slots *slots)
 {
 	free(slots->free_stack);

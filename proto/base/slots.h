@@ -19,6 +19,8 @@ struct slots {
 };
 
 int slots_init(struct slots *slots, uint32_t nr) must_check;
+/* More slots, NR in all, while some may be in use. On failure nothing has changed. */
+int slots_grow(struct slots *slots, uint32_t nr) must_check;
 void slots_destroy(struct slots *slots);
 
 /* A free number below nr, or SLOTS_NONE. */
