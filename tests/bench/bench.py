@@ -58,7 +58,7 @@ def hauld(transport, *, engine="io_uring", wrapper=(), env=None, threads=1):
             yield uri, process, log
         finally:
             process.terminate()
-            process.wait(timeout=60)
+            assert process.wait(timeout=60) == 0, log.read_text()
 
 
 def load(uri, count, *, size=4096, kind="read", depth=DEPTH, wrapper=(), transport="tcp", env=None, engine="auto"):
@@ -148,7 +148,9 @@ def target_syscalls(engine):
             load(uri, count)
             process.terminate()
             process.wait(timeout=20)
-            return sum(map(int, re.findall(r"\bsyscalls=(\d+)", log.read_text())))
+            counts = re.findall(r"\bsyscalls=(\d+)", log.read_text())
+            assert counts, "hauld did not tell its system calls"
+            return sum(map(int, counts))
     return (run(50 * MANY) - run(FEW)) / (50 * MANY - FEW)
 
 
@@ -221,6 +223,7 @@ def main(names):
     over = 0
     for name in names or MEASUREMENTS:
         value = MEASUREMENTS[name]()
+        assert value > 0 or "allocations" in name or "CPU" in name, f"{name}: nothing was counted"
         bad = value > limits[name]
         over += bad
         print(f"{name:52} {value:12.3f}  limit {limits[name]:g}{'  OVER' if bad else ''}", flush=True)

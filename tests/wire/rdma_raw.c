@@ -8,6 +8,8 @@
  *	dump N OFFSET BYTES                                 data HEX
  *	forget N                                            ok (the region is deregistered)
  *	send HEX                                            ok | error STATUS
+ *	burst COUNT HEX                                     ok (COUNT sends at once; each its own
+ *	                                                    command identifier)
  *	receive MILLISECONDS                                capsule HEX | timeout | error STATUS
  *	ended MILLISECONDS                                  yes | no
  *	disconnect                                          ok
@@ -26,7 +28,9 @@
 enum {
 	NR_REGIONS = 16,
 	NR_RECEIVES = 128,
+	NR_SENDS = 64,
 	CAPSULE_BYTES = 64 + 8192,
+	CID_OFFSET = 2,	    /* in the command */
 	MAX_LINE = 1 << 22, /* a MiB as hexadecimal text, and some */
 	STEP_MS = 5000,	    /* for each step of a connect */
 };
@@ -41,7 +45,7 @@ struct raw {
 	struct rdma_cm_id *id;
 	struct ibv_cq *cq;
 	struct ibv_mr *capsule_mr;
-	unsigned char *capsules; /* NR_RECEIVES for receiving, one more for sending */
+	unsigned char *capsules; /* NR_RECEIVES for receiving, NR_SENDS for sending */
 	struct region regions[NR_REGIONS];
 	bool ended;
 	struct ibv_wc held[NR_RECEIVES]; /* received while waiting for a send */
@@ -126,7 +130,7 @@ static int raw_post_receive(struct raw *raw, unsigned slot)
 static bool raw_make_queue(struct raw *raw)
 {
 	struct ibv_qp_init_attr attr = {
-		.cap = {.max_send_wr = 64,
+		.cap = {.max_send_wr = NR_SENDS,
 			.max_recv_wr = NR_RECEIVES,
 			.max_send_sge = 1,
 			.max_recv_sge = 1},
@@ -137,11 +141,11 @@ static bool raw_make_queue(struct raw *raw)
 	raw->cq = ibv_create_cq(raw->id->verbs, 2 * NR_RECEIVES, NULL, NULL, 0);
 	attr.send_cq = raw->cq;
 	attr.recv_cq = raw->cq;
-	raw->capsules = calloc(NR_RECEIVES + 1, CAPSULE_BYTES);
+	raw->capsules = calloc(NR_RECEIVES + NR_SENDS, CAPSULE_BYTES);
 	if (!raw->cq || !raw->capsules || rdma_create_qp(raw->id, NULL, &attr))
 		return false;
 	raw->capsule_mr = ibv_reg_mr(raw->id->pd, raw->capsules,
-		(size_t)(NR_RECEIVES + 1) * CAPSULE_BYTES, IBV_ACCESS_LOCAL_WRITE);
+		(size_t)(NR_RECEIVES + NR_SENDS) * CAPSULE_BYTES, IBV_ACCESS_LOCAL_WRITE);
 	if (!raw->capsule_mr)
 		return false;
 	for (unsigned slot = 0; slot < NR_RECEIVES; slot++)
@@ -310,6 +314,30 @@ static void raw_send(struct raw *raw, char *arguments)
 	printf("error timeout\n");
 }
 
+static void raw_burst(struct raw *raw, char *arguments)
+{
+	unsigned long count = strtoul(arguments, &arguments, 10);
+	struct ibv_send_wr wr[NR_SENDS], *bad;
+	struct ibv_sge sge[NR_SENDS];
+
+	for (unsigned i = 0; i < count && i < NR_SENDS; i++) {
+		unsigned char *capsule = raw->capsules + (size_t)(NR_RECEIVES + i) * CAPSULE_BYTES;
+
+		sge[i] = (struct ibv_sge){
+			.addr = (uintptr_t)capsule,
+			.length = (uint32_t)raw_parse_hex(arguments + 1, capsule, CAPSULE_BYTES),
+			.lkey = raw->capsule_mr->lkey,
+		};
+		capsule[CID_OFFSET] = (unsigned char)i;
+		wr[i] = (struct ibv_send_wr){.wr_id = NR_RECEIVES,
+			.next = i + 1 < count && i + 1 < NR_SENDS ? &wr[i + 1] : NULL,
+			.sg_list = &sge[i],
+			.num_sge = 1,
+			.opcode = IBV_WR_SEND};
+	}
+	printf("%s\n", count && !ibv_post_send(raw->id->qp, wr, &bad) ? "ok" : "error post");
+}
+
 static void raw_receive(struct raw *raw, char *arguments)
 {
 	struct ibv_wc wc;
@@ -360,6 +388,7 @@ static const struct {
 	{"dump ", raw_dump, true},
 	{"forget ", raw_forget, true},
 	{"send ", raw_send, true},
+	{"burst ", raw_burst, true},
 	{"receive ", raw_receive, true},
 	{"ended ", raw_ended, true},
 	{"disconnect", raw_disconnect, true},
