@@ -207,6 +207,27 @@ static void ctrl_keep_alive_answered(struct haul_request *request)
 		ctrl_fail(ctrl, result, "the target refuses our keep-alive");
 }
 
+static uint64_t ctrl_nr_answered(const struct haul_ctrl *ctrl)
+{
+	const struct haul_queue *queue;
+	uint64_t nr = ctrl->admin->nr_answered;
+
+	list_for_each_entry (queue, &ctrl->queues, node)
+		nr += queue->nr_answered;
+	return nr;
+}
+
+/* A target that answers anything is alive, however long load holds its answer to us up. */
+static bool ctrl_keep_alive_is_lost(struct haul_ctrl *ctrl)
+{
+	uint64_t nr_answered = ctrl_nr_answered(ctrl);
+
+	if (nr_answered != ctrl->nr_answered_then)
+		ctrl->keep_alive_nr_silent = 0;
+	ctrl->nr_answered_then = nr_answered;
+	return ++ctrl->keep_alive_nr_silent > 2;
+}
+
 /* NVMe base 2.0 3.9: in time for the target to see one in each KATO, whatever the network does. */
 static void ctrl_keep_alive_expired(struct loop_timer *timer)
 {
@@ -218,10 +239,13 @@ static void ctrl_keep_alive_expired(struct loop_timer *timer)
 	if (!ctrl->limits.has_keep_alive)
 		return; /* Identify said so after it was armed */
 	ctrl_set_keep_alive(ctrl);
-	if (ctrl->keep_alive_is_out)
-		return; /* it has a deadline of its own */
-	if (!admin_send(ctrl, &cmd, NULL, 0, 0, ctrl->options.keep_alive_ms,
-		    ctrl_keep_alive_answered, ctrl))
+	if (ctrl->keep_alive_is_out) {
+		if (ctrl_keep_alive_is_lost(ctrl))
+			ctrl_fail(ctrl, -ETIMEDOUT, "the target does not answer our keep-alive");
+		return;
+	}
+	ctrl->keep_alive_nr_silent = 0;
+	if (!admin_send(ctrl, &cmd, NULL, 0, 0, 0, ctrl_keep_alive_answered, ctrl))
 		ctrl->keep_alive_is_out = true;
 }
 

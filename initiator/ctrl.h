@@ -86,6 +86,8 @@ struct haul_ctrl {
 
 	struct loop_timer keep_alive_timer;
 	bool keep_alive_is_out;
+	uint32_t keep_alive_nr_silent; /* halves of KATO in which nothing was answered */
+	uint64_t nr_answered_then;     /* of all queues, at the last look */
 
 	struct haul_pending connect, disconnect;
 	bool connect_pending, disconnect_pending, was_live;

@@ -193,8 +193,10 @@ void haul_request_done(struct haul_request *request, int result, const struct nv
 	list_remove(&request->node);
 	request->state = HAUL_REQUEST_PREPARED;
 	request->result = likely(result == 0) ? 0 : request_failure(request, result);
-	if (likely(result == 0))
+	if (likely(result == 0)) {
 		request->cqe = *cqe;
+		queue->nr_answered++;
+	}
 	request->completed(request);
 	request->state = HAUL_REQUEST_FREE;
 	slots_put(&queue->slots, request->index);

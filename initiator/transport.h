@@ -96,8 +96,9 @@ struct haul_queue {
 	enum haul_queue_state state;
 	int failure; /* why it ended: what requests that come back get */
 	uint32_t cid_index_mask;
-	struct slots slots; /* of requests */
-	struct list out;    /* requests at the transport, in the order of their deadlines */
+	struct slots slots;   /* of requests */
+	uint64_t nr_answered; /* responses so far */
+	struct list out;      /* requests at the transport, in the order of their deadlines */
 	struct loop_timer timeout_timer;
 	struct loop_flush end_flush;		/* calls disconnect() at the end of the turn */
 	struct nvme_connect_data *connect_data; /* of Connect, while it is out */

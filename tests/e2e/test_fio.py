@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The fio engine: jobs as users write them. Each verify job asserts that its verify phase has read something."""
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -112,6 +113,48 @@ def test_server_mode(target, tmp_path):
                 server.wait(20)
             except subprocess.TimeoutExpired:
                 server.kill()
+
+
+def test_daemon(target, tmp_path):
+    """fio forks once more, before its jobs."""
+    engine, output = fio_engine(), tmp_path / "output"
+    subprocess.run(["fio", f"--daemonize={tmp_path}/pid", f"--output={output}", "--output-format=json", "--name=job",
+                    f"--ioengine={engine}", f"--uri={target.disk}", "--rw=randwrite", "--bs=4k", "--size=1m",
+                    "--verify=crc32c", "--iodepth=8", "--verify_state_save=0"], check=True, timeout=60,
+                   cwd=tmp_path, env=environment(target.transport, preload=True), stdin=subprocess.DEVNULL,
+                   capture_output=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        text = output.read_text() if output.exists() else ""
+        if text.rstrip().endswith("}"):
+            break
+        time.sleep(0.1)
+    job = json.loads(text[text.index("{"):])["jobs"][0]
+    assert job["error"] == 0 and job["read"]["io_bytes"] == MIB, text
+
+
+@pytest.mark.parametrize("thread", [0, 1])
+def test_interrupt_ends_jobs_in_order(target, tmp_path, thread):
+    before = target.hauld.log().count("connected to " + NQN)
+    with subprocess.Popen(["fio", "--name=job", f"--ioengine={fio_engine()}", f"--uri={target.disk}", "--rw=randread",
+                           "--iodepth=16", "--time_based", "--runtime=60", "--numjobs=3", f"--thread={thread}"],
+                          cwd=tmp_path, env=environment(target.transport, preload=True), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          preexec_fn=die_with_parent) as process:
+        deadline = time.monotonic() + 30
+        while target.hauld.log().count("connected to " + NQN) < before + 6 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1)  # so that all of them are at their I/O
+        process.send_signal(signal.SIGINT)
+        text = process.communicate(timeout=30)[0]
+    assert text.count("err= 0") == 3, text
+
+
+# B159: the keep-alive has a queue of its own, so that load does not hold it up.
+def test_keep_alive_under_load(fio, target):
+    done = fio(uri=target.disk, rw="randrw", bs="128k", iodepth=32, numjobs=2, time_based=1, runtime=5,
+               keep_alive=2000, transport=target.transport).ok()
+    assert done.total("read") > 0
 
 
 # --- volumes (B144) --------------------------------------------------------------------------------
