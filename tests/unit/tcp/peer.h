@@ -18,7 +18,19 @@
 #include "proto/nvme/tcp.h"
 
 #define PEER_PATIENCE_NS 10000000000ull
-#define PEER_ROOM	 (4u << 20)
+
+/* Turns LOOP until CONDITION. */
+#define peer_wait(loop, condition)                                          \
+	do {                                                                \
+		uint64_t limit_ns_ = loop_now_ns(loop) + PEER_PATIENCE_NS;  \
+		while (!(condition)) {                                      \
+			loop_wait(loop, 100000000);                         \
+			if (loop_now_ns(loop) > limit_ns_)                  \
+				fail_msg("waited in vain for " #condition); \
+		}                                                           \
+	} while (0)
+
+#define PEER_ROOM (4u << 20)
 
 struct peer {
 	struct loop *loop;

@@ -3,299 +3,15 @@
  * The target's TCP transport under a core of a few lines, against a host that sends chosen bytes.
  * Each test ends with all requests back and the connection quiesced.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "proto/nvme/status.h"
-#include "target/conn.h"
-#include "target/reactor.h"
-#include "target/request.h"
-#include "target/transport.h"
-#include "target/transport_tcp.h"
 #include "tests/unit/base/engines.h"
-#include "tests/unit/tcp/peer.h"
-
-#define DEPTH	   32
-#define DATA_BYTES (1u << 20)
-
-/* Opcodes of the fake core. */
-enum {
-	OP_WRITE = 0x01,       /* takes the data into a buffer at once */
-	OP_READ = 0x02,	       /* a pattern of CDW10 */
-	OP_WRITE_LATER = 0x05, /* waits for a buffer until core_give_buffers() */
-	OP_REFUSE = 0x09,      /* whatever comes with it */
-	OP_HOLD = 0x0c,	       /* no answer until the end */
-};
-
-static struct core {
-	struct loop *loop;
-	struct reactor reactor;
-	struct port port;
-	struct conn conn;
-	struct peer peer;
-	struct list waiting, held;
-	uint32_t nr_commands;
-	uint32_t nr_pulled; /* well */
-	uint16_t last_status;
-	uint8_t last_data[DATA_BYTES];
-	uint32_t last_len;
-	char why[256];
-} core;
-
-static uint8_t core_bytes[2 * DEPTH][DATA_BYTES];
-
-/* --- the core -------------------------------------------------------------------------------- */
-
-struct request *request_get(struct conn *conn)
-{
-	uint32_t index;
-	struct request *request;
-
-	if (core.nr_commands >= conn->depth)
-		return NULL;
-	index = slots_get(&conn->slots);
-	if (index == SLOTS_NONE)
-		return NULL;
-	request = &conn->requests[index];
-	request->conn = conn;
-	request->index = index;
-	request->state = REQUEST_CORE;
-	list_init(&request->node);
-	request->inline_bytes = NULL;
-	request->inline_len = 0;
-	core.nr_commands++;
-	conn->nr_out++;
-	return request;
-}
-
-static void core_free(struct request *request)
-{
-	assert_true(list_empty(&request->node));
-	request->state = REQUEST_FREE;
-	slots_put(&request->conn->slots, request->index);
-	request->conn->nr_out--;
-}
-
-static void core_reply(struct request *request, uint16_t status)
-{
-	request->cqe = (struct nvme_cqe){.cid = request->cmd.cid};
-	nvme_cqe_set_status(&request->cqe, status);
-	core.nr_commands--;
-	request->state = REQUEST_REPLY;
-	request->conn->ops->reply(request);
-}
-
-static void core_pull(struct request *request)
-{
-	request->state = REQUEST_PULL;
-	request->bytes = core_bytes[request->index];
-	request->conn->ops->pull(request);
-}
-
-static void core_wait(struct request *request)
-{
-	request->state = REQUEST_WAIT_BUF;
-	list_push_back(&core.waiting, &request->node);
-}
-
-static void core_give_buffers(void)
-{
-	struct list *node;
-
-	while ((node = list_pop_front(&core.waiting)))
-		core_pull(container_of(node, struct request, node));
-}
-
-void request_received(struct request *request)
-{
-	const struct nvme_cmd *cmd = &request->cmd;
-	bool in_capsule = cmd->sgl.id == NVME_SGL_ID_IN_CAPSULE;
-
-	request->data_len = le32_get(cmd->sgl.len);
-	request->sgl.place = in_capsule ? NVME_SGL_IN_CAPSULE : NVME_SGL_TRANSPORT;
-	request->direction = cmd->opcode == OP_READ ? REQUEST_TO_HOST : REQUEST_FROM_HOST;
-	if (cmd->opcode == OP_REFUSE || (in_capsule && request->data_len > request->inline_len)) {
-		core_reply(request, NVME_SC_INVALID_OPCODE);
-	} else if (cmd->opcode == OP_HOLD) {
-		request->state = REQUEST_HELD;
-		list_push_back(&core.held, &request->node);
-	} else if (cmd->opcode == OP_READ) {
-		request->bytes = core_bytes[request->index];
-		fill_pattern(request->bytes, request->data_len, le32_get(cmd->cdw10));
-		core_reply(request, 0);
-	} else if (cmd->opcode == OP_WRITE_LATER) {
-		core_wait(request);
-	} else {
-		core_pull(request);
-	}
-}
-
-void request_pulled(struct request *request, uint16_t status)
-{
-	assert_int_equal(request->state, REQUEST_PULL);
-	assert_true(list_empty(&request->node));
-	core.last_status = status;
-	core.last_len = request->data_len;
-	memcpy(core.last_data, request->bytes, request->data_len);
-	if (!status)
-		core.nr_pulled++;
-	core_reply(request, status);
-}
-
-void request_sent(struct request *request)
-{
-	assert_int_equal(request->state, REQUEST_REPLY);
-	core_free(request);
-}
-
-void request_flushed(struct request *request)
-{
-	assert_true(request->state == REQUEST_REPLY || request->state == REQUEST_PULL);
-	assert_int_equal(request->conn->state, CONN_CLOSING);
-	core_free(request);
-}
-
-static void core_drop(struct list *list)
-{
-	struct list *node;
-
-	while ((node = list_pop_front(list)))
-		core_free(container_of(node, struct request, node));
-}
-
-void conn_close(struct conn *conn, const char *why)
-{
-	if (conn->state != CONN_LIVE)
-		return;
-	conn->state = CONN_CLOSING;
-	snprintf(core.why, sizeof(core.why), "%s", why);
-	core_drop(&core.waiting);
-	core_drop(&core.held);
-	conn->ops->close(conn);
-}
-
-void conn_quiesced(struct conn *conn)
-{
-	assert_false(conn->transport_quiesced);
-	conn->transport_quiesced = true;
-}
-
-void conn_accept(struct port *port, struct transport_handover *handover)
-{
-	assert_ptr_equal(port, &core.port);
-	assert_int_equal(transport_tcp_ops.start(&core.conn, handover), 0);
-}
-
-/* --- a connection ---------------------------------------------------------------------------- */
-
-static void core_reset(struct loop *loop)
-{
-	memset(&core, 0, sizeof(core));
-	core.loop = loop;
-	core.reactor.loop = loop;
-	core.port = (struct port){.reactor = &core.reactor,
-		.ops = &transport_tcp_ops,
-		.header_digest_allowed = true,
-		.data_digest_allowed = true};
-	core.conn = (struct conn){.reactor = &core.reactor,
-		.port = &core.port,
-		.ops = &transport_tcp_ops,
-		.depth = DEPTH};
-	core.conn.requests = calloc(2 * DEPTH, sizeof(struct request));
-	assert_int_equal(slots_init(&core.conn.slots, 2 * DEPTH), 0);
-	list_init(&core.waiting);
-	list_init(&core.held);
-}
-
-static void core_open(struct loop *loop, int sndbuf)
-{
-	struct transport_handover *handover = calloc(1, sizeof(*handover));
-
-	core_reset(loop);
-	peer_open(&core.peer, loop, sndbuf, &handover->fd);
-	handover->port = &core.port;
-	conn_accept(&core.port, handover);
-}
-
-static void core_end(void)
-{
-	conn_close(&core.conn, "end of the test");
-	wait_for(core.loop, core.conn.transport_quiesced);
-	assert_int_equal(core.conn.nr_out, 0);
-	transport_tcp_ops.free(&core.conn);
-	peer_close(&core.peer);
-	slots_destroy(&core.conn.slots);
-	free(core.conn.requests);
-}
-
-static struct nvme_tcp_ic_resp initialize(uint8_t hpda, uint8_t dgst)
-{
-	struct nvme_tcp_ic_req req = {.hpda = hpda, .dgst = dgst};
-	struct peer_pdu pdu;
-
-	peer_send_pdu(&core.peer, NVME_TCP_IC_REQ, 0, &req, sizeof(req), NULL, 0);
-	pdu = peer_expect(&core.peer, NVME_TCP_IC_RESP);
-	core.peer.header_digest = pdu.ic_resp.dgst & NVME_TCP_DGST_HEADER;
-	core.peer.data_digest = pdu.ic_resp.dgst & NVME_TCP_DGST_DATA;
-	return pdu.ic_resp;
-}
-
-static struct nvme_tcp_capsule_cmd command(uint8_t opcode, uint16_t cid, uint32_t len, bool inside)
-{
-	return (struct nvme_tcp_capsule_cmd){
-		.cmd = {.opcode = opcode,
-			.cid = le16(cid),
-			.flags = NVME_CMD_PSDT_SGL,
-			.cdw10 = le32(cid),
-			.sgl = inside ? nvme_sgl_in_capsule(0, len) : nvme_sgl_transport(len)}};
-}
-
-static void send_command(uint8_t opcode, uint16_t cid, uint32_t len, const void *inside)
-{
-	struct nvme_tcp_capsule_cmd cmd = command(opcode, cid, len, inside);
-
-	peer_send_pdu(
-		&core.peer, NVME_TCP_CAPSULE_CMD, 0, &cmd, sizeof(cmd), inside, inside ? len : 0);
-}
-
-static void send_h2c(
-	uint16_t cid, uint16_t ttag, uint32_t offset, const uint8_t *data, uint32_t len, bool last)
-{
-	struct nvme_tcp_data header = {
-		.cccid = le16(cid), .ttag = le16(ttag), .datao = le32(offset), .datal = le32(len)};
-
-	peer_send_pdu(&core.peer, NVME_TCP_H2C_DATA, last ? NVME_TCP_LAST_PDU : 0, &header,
-		sizeof(header), data + offset, len);
-}
-
-static uint16_t expect_response(uint16_t cid)
-{
-	struct peer_pdu pdu = peer_expect(&core.peer, NVME_TCP_CAPSULE_RESP);
-
-	assert_int_equal(le16_get(pdu.resp.cqe.cid), cid);
-	return nvme_cqe_status(&pdu.resp.cqe);
-}
-
-static uint16_t expect_r2t(uint16_t cid, uint32_t len)
-{
-	struct peer_pdu pdu = peer_expect(&core.peer, NVME_TCP_R2T);
-
-	assert_int_equal(le16_get(pdu.r2t.cccid), cid);
-	assert_int_equal(le32_get(pdu.r2t.r2to), 0);
-	assert_int_equal(le32_get(pdu.r2t.r2tl), len);
-	return le16_get(pdu.r2t.ttag);
-}
-
-static void expect_still_in_step(uint16_t cid)
-{
-	send_command(OP_REFUSE, cid, 0, NULL);
-	assert_int_equal(expect_response(cid), NVME_SC_INVALID_OPCODE);
-}
-
-static uint32_t expect_term(uint16_t fes)
-{
-	return peer_expect_term(&core.peer, NVME_TCP_C2H_TERM_REQ, fes);
-}
+#include "tests/unit/tcp/core.h"
 
 /* --- the start ------------------------------------------------------------------------------- */
 
@@ -304,7 +20,7 @@ static void icresp_offers_legal_limits(void **state)
 	struct nvme_tcp_ic_resp resp;
 
 	core_open(*state, 0);
-	resp = initialize(0, 0);
+	resp = core_initialize(0, 0);
 	assert_int_equal(le16_get(resp.pfv), 0);
 	assert_int_equal(resp.cpda, 0);
 	assert_int_equal(resp.dgst, 0);
@@ -319,10 +35,10 @@ static void digests_in_use_are_those_asked_and_allowed(void **state)
 			core_open(*state, 0);
 			core.port.header_digest_allowed = allowed & NVME_TCP_DGST_HEADER;
 			core.port.data_digest_allowed = allowed & NVME_TCP_DGST_DATA;
-			assert_int_equal(initialize(0, asked).dgst, asked & allowed);
-			send_command(OP_READ, 1, 4096, NULL);
+			assert_int_equal(core_initialize(0, asked).dgst, asked & allowed);
+			core_send_command(OP_READ, 1, 4096, NULL);
 			assert_int_equal(peer_expect(&core.peer, NVME_TCP_C2H_DATA).data_len, 4096);
-			assert_int_equal(expect_response(1), 0);
+			assert_int_equal(core_expect_response(1), 0);
 			core_end();
 		}
 	}
@@ -336,14 +52,14 @@ static void pdus_out_of_sequence_end_the_connection(void **state)
 	for (uint32_t i = 0; i < 3; i++) {
 		core_open(*state, 0);
 		if (i == 0) {
-			send_command(OP_READ, 1, 4096, NULL);
+			core_send_command(OP_READ, 1, 4096, NULL);
 		} else if (i == 1) {
-			send_h2c(0, 0, 0, data, sizeof(data), true);
+			core_send_h2c(0, 0, 0, data, sizeof(data), true);
 		} else {
-			initialize(0, 0);
+			core_initialize(0, 0);
 			peer_send_pdu(&core.peer, NVME_TCP_IC_REQ, 0, &req, sizeof(req), NULL, 0);
 		}
-		expect_term(NVME_TCP_FES_SEQUENCE);
+		core_expect_term(NVME_TCP_FES_SEQUENCE);
 		core_end();
 	}
 }
@@ -366,7 +82,7 @@ static void icreq_with_illegal_values_is_refused(void **state)
 
 		core_open(*state, 0);
 		peer_send_pdu(&core.peer, NVME_TCP_IC_REQ, 0, &req, sizeof(req), NULL, 0);
-		assert_int_equal(expect_term(cases[i].fes), cases[i].fei);
+		assert_int_equal(core_expect_term(cases[i].fes), cases[i].fei);
 		core_end();
 	}
 }
@@ -377,8 +93,8 @@ static void host_data_alignment_is_honoured(void **state)
 		struct peer_pdu pdu;
 
 		core_open(*state, 0);
-		initialize(hpda, hpda & 3);
-		send_command(OP_READ, 9, 512, NULL);
+		core_initialize(hpda, hpda & 3);
+		core_send_command(OP_READ, 9, 512, NULL);
 		pdu = peer_expect(&core.peer, NVME_TCP_C2H_DATA);
 		assert_int_equal(pdu.ch.pdo % ((hpda + 1) * 4), 0);
 		assert_int_equal(pdu.data_len, 512);
@@ -441,10 +157,10 @@ static void malformed_headers_end_the_connection(void **state)
 			.plen = le32(cases[i].plen)};
 
 		core_open(*state, 0);
-		initialize(0, 0);
+		core_initialize(0, 0);
 		memcpy(bytes, &ch, sizeof(ch));
 		peer_send(&core.peer, bytes, sizeof(bytes));
-		if (expect_term(cases[i].fes) != cases[i].fei)
+		if (core_expect_term(cases[i].fes) != cases[i].fei)
 			fail_msg("case %u: another field is blamed", i);
 		core_end();
 	}
@@ -453,10 +169,10 @@ static void malformed_headers_end_the_connection(void **state)
 static void wrong_header_digest_ends_the_connection(void **state)
 {
 	core_open(*state, 0);
-	initialize(0, NVME_TCP_DGST_HEADER);
+	core_initialize(0, NVME_TCP_DGST_HEADER);
 	core.peer.wrong_header_digest = true;
-	send_command(OP_READ, 1, 4096, NULL);
-	expect_term(NVME_TCP_FES_HEADER_DIGEST);
+	core_send_command(OP_READ, 1, 4096, NULL);
+	core_expect_term(NVME_TCP_FES_HEADER_DIGEST);
 	core_end();
 }
 
@@ -466,7 +182,7 @@ static void termination_request_of_the_host_ends_the_connection(void **state)
 	uint8_t bytes[24 + 16] = {0};
 
 	core_open(*state, 0);
-	initialize(0, 0);
+	core_initialize(0, 0);
 	peer_build_pdu(&core.peer, bytes, NVME_TCP_H2C_TERM_REQ, 0, &term, sizeof(term), NULL, 0);
 	((struct nvme_tcp_ch *)bytes)->plen = le32(sizeof(bytes));
 	peer_send(&core.peer, bytes, sizeof(bytes));
@@ -485,11 +201,11 @@ static void reads_bring_data_and_a_response(void **state)
 
 	for (uint8_t digests = 0; digests < 4; digests++) {
 		core_open(*state, digests & 1 ? 4096 : 0);
-		initialize(digests ? 3 : 0, digests);
+		core_initialize(digests ? 3 : 0, digests);
 		for (uint16_t i = 0; i < ARRAY_SIZE(lens); i++) {
 			struct peer_pdu pdu;
 
-			send_command(OP_READ, i, lens[i], NULL);
+			core_send_command(OP_READ, i, lens[i], NULL);
 			pdu = peer_expect(&core.peer, NVME_TCP_C2H_DATA);
 			fill_pattern(pattern, lens[i], i);
 			assert_int_equal(le16_get(pdu.data_header.cccid), i);
@@ -499,7 +215,7 @@ static void reads_bring_data_and_a_response(void **state)
 				NVME_TCP_LAST_PDU);
 			assert_int_equal(pdu.data_len, lens[i]);
 			assert_memory_equal(pdu.data, pattern, lens[i]);
-			assert_int_equal(expect_response(i), 0);
+			assert_int_equal(core_expect_response(i), 0);
 		}
 		core_end();
 	}
@@ -512,11 +228,11 @@ static void success_takes_the_place_of_the_response_without_flow_control(void **
 
 	core_open(*state, 0);
 	core.conn.flow_control_disabled = true;
-	initialize(0, 0);
-	send_command(OP_READ, 3, 4096, NULL);
+	core_initialize(0, 0);
+	core_send_command(OP_READ, 3, 4096, NULL);
 	pdu = peer_expect(&core.peer, NVME_TCP_C2H_DATA);
 	assert_int_equal(pdu.flags, NVME_TCP_LAST_PDU | NVME_TCP_SUCCESS);
-	expect_still_in_step(4);
+	core_expect_still_in_step(4);
 	core_end();
 }
 
@@ -526,9 +242,9 @@ static void burst_of_reads_costs_one_receive_and_one_transmit(void **state)
 	struct loop_stats before, after;
 
 	core_open(*state, 0);
-	initialize(0, 0);
+	core_initialize(0, 0);
 	for (uint16_t i = 0; i < DEPTH; i++) {
-		struct nvme_tcp_capsule_cmd cmd = command(OP_READ, i, 512, false);
+		struct nvme_tcp_capsule_cmd cmd = core_command(OP_READ, i, 512, false);
 
 		peer_build_pdu(&core.peer, bytes + i * 72, NVME_TCP_CAPSULE_CMD, 0, &cmd,
 			sizeof(cmd), NULL, 0);
@@ -538,7 +254,7 @@ static void burst_of_reads_costs_one_receive_and_one_transmit(void **state)
 	peer_send(&core.peer, bytes, sizeof(bytes));
 	for (uint16_t i = 0; i < DEPTH; i++) {
 		peer_expect(&core.peer, NVME_TCP_C2H_DATA);
-		assert_int_equal(expect_response(i), 0);
+		assert_int_equal(core_expect_response(i), 0);
 	}
 	wait_for(core.loop, !core.conn.nr_out);
 	loop_stats_get(core.loop, &after);
@@ -550,10 +266,10 @@ static void burst_of_reads_costs_one_receive_and_one_transmit(void **state)
 static void more_commands_than_the_queue_holds_end_the_connection(void **state)
 {
 	core_open(*state, 0);
-	initialize(0, 0);
+	core_initialize(0, 0);
 	for (uint16_t i = 0; i <= DEPTH; i++)
-		send_command(OP_HOLD, i, 0, NULL);
-	expect_term(NVME_TCP_FES_SEQUENCE);
+		core_send_command(OP_HOLD, i, 0, NULL);
+	core_expect_term(NVME_TCP_FES_SEQUENCE);
 	core_end();
 }
 
@@ -569,26 +285,26 @@ static void in_capsule_data_arrives_or_is_dropped_in_step(void **state)
 	fill_pattern(data, sizeof(data), 11);
 	for (uint8_t digests = 0; digests < 4; digests++) {
 		core_open(*state, 0);
-		initialize(0, digests);
+		core_initialize(0, digests);
 		for (uint16_t i = 0; i < 16; i++) {
 			uint8_t opcode = opcodes[i % 4];
 			uint32_t len = lens[i / 4];
 
 			core.last_len = 0;
-			send_command(opcode, i, len, data);
+			core_send_command(opcode, i, len, data);
 			if (opcode == OP_WRITE_LATER) {
 				wait_for(core.loop, !list_empty(&core.waiting));
 				core_give_buffers();
 			}
 			if (opcode != OP_HOLD)
-				assert_int_equal(expect_response(i),
+				assert_int_equal(core_expect_response(i),
 					opcode == OP_REFUSE ? NVME_SC_INVALID_OPCODE : 0);
 			if (opcode == OP_WRITE || opcode == OP_WRITE_LATER) {
 				assert_int_equal(core.last_len, len);
 				assert_memory_equal(core.last_data, data, len);
 			}
 		}
-		expect_still_in_step(100);
+		core_expect_still_in_step(100);
 		core_end();
 	}
 }
@@ -603,10 +319,10 @@ static void commands_behind_one_that_waits_are_answered_when_it_gets_a_buffer(vo
 	fill_pattern(data, sizeof(data), 12);
 	for (uint32_t round = 0; round < 20; round++) {
 		core_open(*state, 0);
-		initialize(0, 0);
+		core_initialize(0, 0);
 		n = 0;
 		for (uint16_t i = 0; i < 3; i++) {
-			cmd = command(OP_WRITE_LATER, i, 8192, true);
+			cmd = core_command(OP_WRITE_LATER, i, 8192, true);
 			n += peer_build_pdu(&core.peer, bytes + n, NVME_TCP_CAPSULE_CMD, 0, &cmd,
 				sizeof(cmd), data, 8192);
 		}
@@ -614,7 +330,7 @@ static void commands_behind_one_that_waits_are_answered_when_it_gets_a_buffer(vo
 		for (uint16_t i = 0; i < 3; i++) {
 			wait_for(core.loop, !list_empty(&core.waiting));
 			core_give_buffers();
-			assert_int_equal(expect_response(i), 0);
+			assert_int_equal(core_expect_response(i), 0);
 		}
 		assert_int_equal(core.nr_pulled, 3);
 		core_end();
@@ -636,16 +352,16 @@ static void r2t_writes_arrive_in_any_legal_pieces(void **state)
 			if (len / piece > 3000)
 				continue;
 			core_open(*state, 0);
-			initialize(0, digests);
-			send_command(OP_WRITE, 5, len, NULL);
-			ttag = expect_r2t(5, len);
+			core_initialize(0, digests);
+			core_send_command(OP_WRITE, 5, len, NULL);
+			ttag = core_expect_r2t(5, len);
 			while (at < len) {
 				uint32_t n = min_of(piece, len - at);
 
-				send_h2c(5, ttag, at, data, n, at + n == len);
+				core_send_h2c(5, ttag, at, data, n, at + n == len);
 				at += n;
 			}
-			assert_int_equal(expect_response(5), 0);
+			assert_int_equal(core_expect_response(5), 0);
 			assert_int_equal(core.last_len, len);
 			assert_memory_equal(core.last_data, data, len);
 			core_end();
@@ -678,11 +394,12 @@ static void h2cdata_beside_its_r2t_is_fatal(void **state)
 		uint16_t ttag;
 
 		core_open(*state, 0);
-		initialize(0, 0);
-		send_command(OP_WRITE, 5, 8192, NULL);
-		ttag = expect_r2t(5, 8192) ^ cases[i].ttag_xor;
-		send_h2c(cases[i].cid, ttag, cases[i].offset, data, cases[i].len, cases[i].last);
-		expect_term(cases[i].fes);
+		core_initialize(0, 0);
+		core_send_command(OP_WRITE, 5, 8192, NULL);
+		ttag = core_expect_r2t(5, 8192) ^ cases[i].ttag_xor;
+		core_send_h2c(
+			cases[i].cid, ttag, cases[i].offset, data, cases[i].len, cases[i].last);
+		core_expect_term(cases[i].fes);
 		assert_int_equal(core.nr_pulled, 0);
 		core_end();
 	}
@@ -694,30 +411,30 @@ static void h2cdata_is_not_taken_twice(void **state)
 	uint16_t ttag;
 
 	core_open(*state, 0);
-	initialize(0, 0);
-	send_command(OP_WRITE, 5, 8192, NULL);
-	ttag = expect_r2t(5, 8192);
-	send_h2c(5, ttag, 0, data, 4096, false);
-	send_h2c(5, ttag, 0, data, 4096, false);
-	expect_term(NVME_TCP_FES_OUT_OF_RANGE);
+	core_initialize(0, 0);
+	core_send_command(OP_WRITE, 5, 8192, NULL);
+	ttag = core_expect_r2t(5, 8192);
+	core_send_h2c(5, ttag, 0, data, 4096, false);
+	core_send_h2c(5, ttag, 0, data, 4096, false);
+	core_expect_term(NVME_TCP_FES_OUT_OF_RANGE);
 	core_end();
 }
 
 /* The tag is guessed: command and data come in one segment. */
 static void h2cdata_before_its_r2t_is_fatal(void **state)
 {
-	struct nvme_tcp_capsule_cmd cmd = command(OP_WRITE, 5, 512, false);
+	struct nvme_tcp_capsule_cmd cmd = core_command(OP_WRITE, 5, 512, false);
 	struct nvme_tcp_data header = {.cccid = le16(5), .datal = le32(512)};
 	uint8_t bytes[1024], data[512] = {0};
 	size_t n;
 
 	core_open(*state, 0);
-	initialize(0, 0);
+	core_initialize(0, 0);
 	n = peer_build_pdu(&core.peer, bytes, NVME_TCP_CAPSULE_CMD, 0, &cmd, sizeof(cmd), NULL, 0);
 	n += peer_build_pdu(&core.peer, bytes + n, NVME_TCP_H2C_DATA, NVME_TCP_LAST_PDU, &header,
 		sizeof(header), data, sizeof(data));
 	peer_send(&core.peer, bytes, n);
-	assert_int_equal(expect_term(NVME_TCP_FES_INVALID_HEADER_FIELD),
+	assert_int_equal(core_expect_term(NVME_TCP_FES_INVALID_HEADER_FIELD),
 		offsetof(struct nvme_tcp_data, ttag));
 	core_end();
 }
@@ -727,13 +444,12 @@ static void command_that_waits_may_be_refused_in_step(void **state)
 	uint8_t data[4096] = {0};
 
 	core_open(*state, 0);
-	initialize(0, 0);
-	send_command(OP_WRITE_LATER, 1, 4096, data);
+	core_initialize(0, 0);
+	core_send_command(OP_WRITE_LATER, 1, 4096, data);
 	wait_for(core.loop, !list_empty(&core.waiting));
-	core_reply(container_of(list_pop_front(&core.waiting), struct request, node),
-		NVME_SC_INTERNAL);
-	assert_int_equal(expect_response(1), NVME_SC_INTERNAL);
-	expect_still_in_step(2);
+	core_reply(core_waiting(), NVME_SC_INTERNAL);
+	assert_int_equal(core_expect_response(1), NVME_SC_INTERNAL);
+	core_expect_still_in_step(2);
 	core_end();
 }
 
@@ -744,25 +460,25 @@ static void wrong_data_digest_is_the_commands_error_only(void **state)
 
 	fill_pattern(data, sizeof(data), 14);
 	core_open(*state, 0);
-	initialize(0, NVME_TCP_DGST_DATA);
+	core_initialize(0, NVME_TCP_DGST_DATA);
 	core.peer.wrong_data_digest = true;
-	send_command(OP_WRITE, 1, 4096, data);
-	assert_int_equal(expect_response(1), NVME_SC_TRANSIENT_TRANSPORT);
-	send_command(OP_WRITE_LATER, 2, 4096, data);
+	core_send_command(OP_WRITE, 1, 4096, data);
+	assert_int_equal(core_expect_response(1), NVME_SC_TRANSIENT_TRANSPORT);
+	core_send_command(OP_WRITE_LATER, 2, 4096, data);
 	wait_for(core.loop, !list_empty(&core.waiting));
 	core_give_buffers();
-	assert_int_equal(expect_response(2), NVME_SC_TRANSIENT_TRANSPORT);
+	assert_int_equal(core_expect_response(2), NVME_SC_TRANSIENT_TRANSPORT);
 	core.peer.wrong_data_digest = false;
-	send_command(OP_WRITE, 3, 12288, NULL);
-	ttag = expect_r2t(3, 12288);
+	core_send_command(OP_WRITE, 3, 12288, NULL);
+	ttag = core_expect_r2t(3, 12288);
 	for (uint32_t i = 0; i < 3; i++) {
 		core.peer.wrong_data_digest = i == 1;
-		send_h2c(3, ttag, i * 4096, data, 4096, i == 2);
+		core_send_h2c(3, ttag, i * 4096, data, 4096, i == 2);
 	}
-	assert_int_equal(expect_response(3), NVME_SC_TRANSIENT_TRANSPORT);
+	assert_int_equal(core_expect_response(3), NVME_SC_TRANSIENT_TRANSPORT);
 	assert_int_equal(core.nr_pulled, 0);
-	send_command(OP_WRITE, 4, 4096, data);
-	assert_int_equal(expect_response(4), 0);
+	core_send_command(OP_WRITE, 4, 4096, data);
+	assert_int_equal(core_expect_response(4), 0);
 	core_end();
 }
 
@@ -778,30 +494,27 @@ static void capsule_that_waits_does_not_hold_up_data_of_another(void **state)
 	fill_pattern(data, sizeof(data), 15);
 	for (uint32_t r2t_first = 0; r2t_first < 2; r2t_first++) {
 		core_open(*state, 0);
-		initialize(0, NVME_TCP_DGST_DATA);
-		send_command(r2t_first ? OP_WRITE : OP_WRITE_LATER, 1, 8192, NULL);
+		core_initialize(0, NVME_TCP_DGST_DATA);
+		core_send_command(r2t_first ? OP_WRITE : OP_WRITE_LATER, 1, 8192, NULL);
 		if (!r2t_first) {
-			send_command(OP_WRITE_LATER, 2, 4096, data);
+			core_send_command(OP_WRITE_LATER, 2, 4096, data);
 			wait_for(core.loop, core.conn.nr_out == 2);
-			core_pull(
-				container_of(list_pop_front(&core.waiting), struct request, node));
-			ttag = expect_r2t(1, 8192);
+			core_pull(core_waiting());
+			ttag = core_expect_r2t(1, 8192);
 		} else {
-			ttag = expect_r2t(1, 8192);
-			send_command(OP_WRITE_LATER, 2, 4096, data);
+			ttag = core_expect_r2t(1, 8192);
+			core_send_command(OP_WRITE_LATER, 2, 4096, data);
 		}
-		send_command(OP_WRITE_LATER, 3, 512, data);
-		send_h2c(1, ttag, 0, data, 8192, true);
-		assert_int_equal(expect_response(1), 0);
+		core_send_command(OP_WRITE_LATER, 3, 512, data);
+		core_send_h2c(1, ttag, 0, data, 8192, true);
+		assert_int_equal(core_expect_response(1), 0);
 		memset(core.last_data, 0, 8192);
-		core_pull(container_of(list_pop_front(&core.waiting), struct request, node));
-		assert_int_equal(expect_response(2), 0);
+		core_pull(core_waiting());
+		assert_int_equal(core_expect_response(2), 0);
 		assert_memory_equal(core.last_data, data, 4096);
 		/* What is left aside goes with the connection, or with a refusal. */
 		if (r2t_first)
-			core_reply(
-				container_of(list_pop_front(&core.waiting), struct request, node),
-				NVME_SC_INTERNAL);
+			core_reply(core_waiting(), NVME_SC_INTERNAL);
 		core_end();
 	}
 }
@@ -819,14 +532,15 @@ static void connections_may_end_at_any_byte_of_a_mix(void **state)
 		step = 0;
 		for (size_t cut = 1; !len || cut < len; cut += 1 + step++ * 7) {
 			core_open(*state, 4096);
-			initialize(0, NVME_TCP_DGST_DATA | NVME_TCP_DGST_HEADER);
+			core_initialize(0, NVME_TCP_DGST_DATA | NVME_TCP_DGST_HEADER);
 			len = 0;
 			for (uint16_t i = 0; i < 24; i++) {
 				static const uint8_t opcodes[] = {
 					OP_WRITE, OP_READ, OP_HOLD, OP_WRITE, OP_WRITE_LATER};
 				uint8_t opcode = opcodes[i % 5];
 				bool inside = opcode != OP_READ && i % 5 != 3;
-				struct nvme_tcp_capsule_cmd cmd = command(opcode, i, 4096, inside);
+				struct nvme_tcp_capsule_cmd cmd =
+					core_command(opcode, i, 4096, inside);
 
 				len += peer_build_pdu(&core.peer, bytes + len, NVME_TCP_CAPSULE_CMD,
 					0, &cmd, sizeof(cmd), inside ? data : NULL,
@@ -853,9 +567,9 @@ static void data_that_never_comes_ends_the_connection(void **state)
 	struct request *request;
 
 	core_open(*state, 0);
-	initialize(0, 0);
-	send_command(OP_WRITE, 1, 4096, NULL);
-	expect_r2t(1, 4096);
+	core_initialize(0, 0);
+	core_send_command(OP_WRITE, 1, 4096, NULL);
+	core_expect_r2t(1, 4096);
 	request = container_of(core.conn.transport->pulling.next, struct request, node);
 	/* The clock is the loop's: bring the deadline here instead. */
 	tcp_request(request)->deadline_ns = loop_now_ns(core.loop);
@@ -863,6 +577,90 @@ static void data_that_never_comes_ends_the_connection(void **state)
 	peer_expect_eof(&core.peer);
 	assert_non_null(strstr(core.why, "does not send"));
 	core_end();
+}
+
+/* --- listeners ----------------------------------------------------------------------------------
+ */
+
+/* Returns a socket of FAMILY for the host, and where it can connect to the listener at TEXT. */
+static int listen_at(struct loop *loop, const char *text, int family, struct sockaddr_storage *ret)
+{
+	struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_loopback};
+	struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	struct sockaddr_in6 *address = (struct sockaddr_in6 *)&core.port.address;
+	char why[256];
+
+	core_reset(loop);
+	address->sin6_family = AF_INET6;
+	assert_int_equal(inet_pton(AF_INET6, text, &address->sin6_addr), 1);
+	if (transport_tcp_ops.listen(&core.port, why, sizeof(why))) {
+		print_message("skipped: %s\n", why);
+		skip();
+	}
+	in.sin_port = in6.sin6_port = address->sin6_port;
+	assert_int_not_equal(in.sin_port, 0);
+	memset(ret, 0, sizeof(*ret));
+	if (family == AF_INET)
+		memcpy(ret, &in, sizeof(in));
+	else
+		memcpy(ret, &in6, sizeof(in6));
+	return socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+}
+
+static void listener_end(void)
+{
+	transport_tcp_ops.unlisten(&core.port);
+	for (uint32_t i = 0; i < 5; i++)
+		loop_turn(core.loop);
+	core_end();
+}
+
+static void wildcard_listener_takes_hosts_of_both_families(void **state)
+{
+	static const int families[] = {AF_INET, AF_INET6};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(families); i++) {
+		struct sockaddr_storage to;
+		int fd = listen_at(*state, "::", families[i], &to);
+
+		assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+		wait_for(core.loop, core.conn.transport);
+		core.peer.loop = core.loop;
+		core.peer.fd = fd;
+		core.peer.in = malloc(PEER_ROOM * 2);
+		core_initialize(0, 0);
+		/* What discovery answers is the address the host has used, in its own family. */
+		assert_memory_equal(&core.conn.local, &to, sizeof(struct sockaddr_in));
+		assert_int_equal(core.conn.peer.ss_family, families[i]);
+		listener_end();
+	}
+}
+
+static void listener_without_descriptors_rests_and_comes_back(void **state)
+{
+	struct loop_stats before, after;
+	struct rlimit limit, none;
+	struct sockaddr_storage to;
+	int fd = listen_at(*state, "::1", AF_INET6, &to);
+	uint64_t start_ns;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	none = limit;
+	none.rlim_cur = (rlim_t)fd + 1;
+	setrlimit(RLIMIT_NOFILE, &none);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	loop_wait(core.loop, 0);
+	loop_stats_get(core.loop, &before);
+	start_ns = loop_now_ns(core.loop);
+	while (loop_now_ns(core.loop) - start_ns < 50000000)
+		loop_wait(core.loop, 10000000);
+	loop_stats_get(core.loop, &after);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	assert_null(core.conn.transport);
+	assert_true(after.nr_turns - before.nr_turns < 100);
+	wait_for(core.loop, core.conn.transport);
+	core.peer.fd = fd;
+	listener_end();
 }
 
 int main(int argc, char **argv)
@@ -891,6 +689,8 @@ int main(int argc, char **argv)
 		loop_test(capsule_that_waits_does_not_hold_up_data_of_another),
 		loop_test(connections_may_end_at_any_byte_of_a_mix),
 		loop_test(data_that_never_comes_ends_the_connection),
+		loop_test(wildcard_listener_takes_hosts_of_both_families),
+		loop_test(listener_without_descriptors_rests_and_comes_back),
 	};
 
 	engines_choose(argc, argv);
