@@ -238,6 +238,16 @@ void ctrl_shutdown_done(struct ctrl *ctrl)
 
 /* --- beginning and end ----------------------------------------------------------------------- */
 
+/* Limited: a host may come and go as often as it likes. */
+static void ctrl_log(struct ctrl *ctrl, const char *what, const char *why)
+{
+	struct reactor *reactor = ctrl->reactor;
+
+	log_line_limited(&reactor->ctrl_log, loop_now_ns(reactor->loop), LOG_LEVEL_INFO,
+		"controller %u: host %s %s %s%s%s", ctrl->cntlid, ctrl->hostnqn, what,
+		ctrl->subsys->nqn, why ? ": " : "", why ? why : "");
+}
+
 static int ctrl_reserve_timers(struct ctrl *ctrl)
 {
 	struct loop *loop = ctrl->reactor->loop;
@@ -274,7 +284,7 @@ int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *host
 	memcpy(ctrl->hostid, hostid, sizeof(ctrl->hostid));
 	reactor->ctrls[ctrl->slot] = ctrl;
 	ctrl_set_kato(ctrl, kato_ms);
-	log_info("controller %u: host %s connected to %s", ctrl->cntlid, hostnqn, subsys->nqn);
+	ctrl_log(ctrl, "connected to", NULL);
 	*ret = ctrl;
 	return 0;
 
@@ -302,8 +312,7 @@ void ctrl_end(struct ctrl *ctrl, const char *why)
 		return;
 	ctrl->ending = true;
 	ctrl->csts = 0;
-	log_info("controller %u: host %s disconnected from %s: %s", ctrl->cntlid, ctrl->hostnqn,
-		ctrl->subsys->nqn, why);
+	ctrl_log(ctrl, "disconnected from", why);
 	member_expel_all(ctrl);
 	loop_timer_cancel(ctrl->reactor->loop, &ctrl->keep_alive);
 	loop_timer_cancel(ctrl->reactor->loop, &ctrl->replace);

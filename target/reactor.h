@@ -38,7 +38,8 @@ struct reactor {
 	uint32_t nr_ns_queues;		       /* of these, attached */
 	struct ctrl *ctrls[REACTOR_MAX_CTRLS]; /* by slot; see ctrl_cntlid() */
 	uint32_t next_ctrl_slot;	       /* round robin: an id is not soon used again */
-	struct log_limit peer_log;
+	struct log_limit peer_log;	       /* what hosts do wrong */
+	struct log_limit ctrl_log;	       /* who comes and goes */
 
 	struct loop_message started; /* to the control thread, with START_ERROR */
 	int start_error;
