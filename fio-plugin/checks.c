@@ -68,13 +68,15 @@ static int check_sizes(struct thread_data *td, uint32_t block)
 }
 
 static int check_range(
-	struct thread_data *td, const struct fio_file *f, const struct fio_haul_volume *volume)
+	struct thread_data *td, struct fio_file *f, const struct fio_haul_volume *volume)
 {
 	unsigned long long size = volume->info.nr_blocks * volume->info.block_bytes;
 
 	if (check_multiple(td, "offset=", f->file_offset, volume->info.block_bytes))
 		return EINVAL;
-	if (f->file_offset + f->io_size > size)
+	if (td->o.fill_device && f->io_size == -1ULL && f->file_offset <= size)
+		f->io_size = size - f->file_offset; /* fio looks for free space in a file system */
+	if (f->file_offset > size || f->io_size > size - f->file_offset)
 		return check_fail(td,
 			"offset=%llu and size=%llu are beyond the end of namespace %u, which has %llu bytes",
 			(unsigned long long)f->file_offset, (unsigned long long)f->io_size,

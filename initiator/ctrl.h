@@ -15,7 +15,7 @@
 #include "initiator/loop_private.h"
 #include "proto/nvme/uri.h"
 
-#define CTRL_MAX_IO_QUEUES    128
+#define CTRL_MAX_IO_QUEUES    128u
 #define CTRL_ADMIN_DEPTH      31 /* 32 entries, the least a controller must have (NVMe-oF 3.3) */
 #define CTRL_ADMIN_OPS	      24 /* of the caller; the rest is for connect, keep-alive, shutdown */
 #define CTRL_MAX_NAMESPACES   16384

@@ -183,6 +183,28 @@ def test_names_may_be_whole_addresses(fio, target):
     assert done.total("read", "io_bytes") == 2 * MIB
 
 
+# B151
+def test_longest_name_and_ipv6(fio, hauld):
+    nqn = "nqn.2014-08.org.example:" + "x" * (223 - 24)
+    running = hauld("--export", f"ram:64K,nqn={nqn}", listen="tcp://[::1]:0")
+    uri = f"{running.uri}/{nqn}/1"
+    for option in ({"uri": uri}, {"filename": uri.replace(":", "\\:")}):
+        done = fio(rw="write", bs="4k", verify="crc32c", **option).ok()
+        assert done.total("read", "io_bytes") == 64 * 1024
+
+
+def test_fill_device_writes_all_of_it(fio, disks):
+    done = fio(uri=f"{disks}/1", rw="write", bs="4k", fill_device=1).ok()
+    assert done.total("write", "io_bytes") == MIB
+
+
+def test_disk_of_one_block(fio, hauld):
+    running = hauld("--export", f"ram:4K,nqn={NQN},block=4096")
+    uri = f"{running.uri}/{NQN}/1"
+    assert fio(uri=uri, rw="write", bs="4k", verify="crc32c").ok().total("read") == 1
+    fio(uri=uri, rw="write", bs="8k").failed()
+
+
 # --- data that is wrong is found (B154) --------------------------------------------------------------
 
 def test_flipped_byte_is_found(fio, hauld, tmp_path, transport):
