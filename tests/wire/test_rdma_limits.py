@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""What a target does when its RDMA device has no more: it says so in the reject, and goes on."""
+import subprocess
+import threading
+import time
+
+import conftest
+import nvme
+import nvmerdma
+import pytest
+from nvmerdma import Rdma, keyed
+
+NQN = "nqn.2026-11.io.haul:limits"
+DEPTH = 128
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(fault): a hauld with one reactor on a device with that fault."""
+    started = []
+
+    def run(fault):
+        env = {**conftest.rdma_environment(), "SOFTRDMA_FAULT": fault}
+        started.append(conftest.Hauld(tmp_path, "--listen", "rdma://127.0.0.1:0", "--threads", "1",
+                                      "--export", f"ram:16M,nqn={NQN}", env=env))
+        return started[-1]
+
+    yield run
+    for daemon in started:
+        assert daemon.alive(), daemon.log_path.read_text()
+        assert daemon.stop() == 0, daemon.log_path.read_text()
+
+
+def queue(hauld):
+    return Rdma(hauld.address, qid=1, hsqsize=DEPTH - 1, hrqsize=DEPTH)
+
+
+def fill(hauld, most=64):
+    """Queues of DEPTH until one is rejected; returns those that are up and the reject."""
+    up = []
+    for _ in range(most):
+        rdma = queue(hauld)
+        if rdma.outcome != "established":
+            reject = rdma.reject
+            rdma.kill()
+            return up, reject
+        up.append(rdma)
+    raise AssertionError(f"{most} queues of depth {DEPTH} and no limit")
+
+
+def comes_back(hauld):
+    """The place of queues that are gone is free again, soon."""
+    for _ in range(100):
+        with queue(hauld) as rdma:
+            if rdma.outcome == "established":
+                return True
+        time.sleep(0.05)
+    return False
+
+
+def reads(both):
+    address, key = both.io.region(0, 4096)
+    return both.io.command(nvme.READ, nsid=1, dptr=keyed(address, 4096, key),
+                           cdw=nvme.rw_cdw(0, 8)).status == 0
+
+
+@pytest.mark.parametrize("fault", ["max_srq_wr=384", "no_resize=1", "max_cqe=1024", "max_qp=6"])
+def test_queues_beyond_what_the_device_has_are_rejected(start, fault):
+    """No receiver is ever not ready, no completion queue overruns: who does not fit waits outside."""
+    hauld = start(fault)
+    with nvmerdma.Pair(hauld.address, NQN) as both:
+        for _ in range(3):
+            up, reject = fill(hauld)
+            assert reject == (0, nvmerdma.REJECT_RESOURCES)
+            assert reads(both), "a queue that is up must not suffer"
+            for rdma in up:
+                rdma.kill()
+            assert comes_back(hauld)
+        assert reads(both)
+
+
+def test_too_little_locked_memory_is_said_in_the_log(start):
+    hauld = start("memlock=64")
+    with queue(hauld) as rdma:
+        assert rdma.reject == (0, nvmerdma.REJECT_RESOURCES)
+    assert "LimitMEMLOCK" in hauld.log_path.read_text()
+
+
+def test_hosts_that_come_and_vanish_at_once_leave_nothing(start):
+    """ESTABLISHED and DISCONNECTED of many hosts queue up together."""
+    hauld = start("")
+    for _ in range(3):
+        hosts = []
+
+        def come():
+            rdma = Rdma.__new__(Rdma)
+            hosts.append(rdma)
+            try:
+                Rdma.__init__(rdma, hauld.address)
+            except (BrokenPipeError, ValueError, OSError):
+                pass
+
+        threads = [threading.Thread(target=come) for _ in range(24)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)
+        for rdma in list(hosts):
+            if hasattr(rdma, "raw"):
+                rdma.raw.kill()
+        for thread in threads:
+            thread.join()
+        for rdma in hosts:
+            rdma.raw.kill()
+            rdma.raw.wait()
+        with nvmerdma.Pair(hauld.address, NQN) as both:
+            assert reads(both)
+
+
+def test_a_device_that_goes_takes_its_queues_only(start):
+    """The listener is on that device, so nothing can come any more; the process must end well."""
+    hauld = start("remove_device@12")
+    try:
+        with nvmerdma.Pair(hauld.address, NQN) as both:
+            for _ in range(20):
+                reads(both)
+    except (nvmerdma.Ended, AssertionError, subprocess.SubprocessError, ValueError, IndexError):
+        pass
+    assert hauld.alive(), hauld.log_path.read_text()
