@@ -405,6 +405,18 @@ static void connections_leave_nothing_behind(void **state)
 	assert_int_equal(pair_connect(&pair), 0);
 }
 
+/* What completed before the notification was asked for notifies nobody. */
+static void after_arming_the_queue_is_looked_at_once_more(void **state)
+{
+	struct rdma_dev *dev = pair.server.ep.dev;
+
+	(void)state;
+	while (dev->armed || loop_turn(pair.loop))
+		dev->armed = false;
+	assert_int_equal(dev->poller.arm(&dev->poller), 1);
+	assert_int_equal(dev->poller.arm(&dev->poller), 0);
+}
+
 /* A sleeping loop is woken by a completion, again and again. */
 static void completions_wake_a_sleeping_loop(void **state)
 {
@@ -440,6 +452,7 @@ int main(void)
 		CONNECTED(queues_are_admitted_only_where_there_is_room),
 		cmocka_unit_test(queue_pairs_are_found_by_any_number),
 		CONNECTED(connections_leave_nothing_behind),
+		CONNECTED(after_arming_the_queue_is_looked_at_once_more),
 		CONNECTED(completions_wake_a_sleeping_loop),
 	};
 

@@ -504,6 +504,27 @@ static void more_than_a_buffer_that_is_not_registered_is_refused(void **state)
 	assert_int_equal(request->result, -EMSGSIZE);
 }
 
+/* The device may still read the capsule when the answer is here already. */
+static void a_request_waits_for_its_send_after_the_answer(void **state)
+{
+	const struct iovec iov = {memory, 4096};
+	struct haul_request *request = submit(0, 1, &iov, 1);
+	struct rdma_request *rr = rdma_request(request);
+	struct rdma_slot *slot = target_take();
+
+	(void)state;
+	while (!rr->sent)
+		both_turn(1);
+	rr->sent = false;
+	target_reply(0, &((struct nvme_cmd *)slot->capsule)->sgl, 1);
+	while (!rr->answered)
+		both_turn(1);
+	assert_int_equal(nr_done, 0);
+	rr->op.ended(&rr->op, 0);
+	assert_int_equal(nr_done, 1);
+	rdma_slot_put(slot);
+}
+
 static void slots_are_used_again_and_again(void **state)
 {
 	const struct iovec iov = {memory, 4096};
@@ -549,7 +570,7 @@ static void a_disconnect_brings_everything_back_first(void **state)
 {
 	const struct iovec iov[2] = {{memory, 65536}, {memory + MEMORY_BYTES / 2, 4096}};
 	struct rdma_slot *slot = NULL;
-	unsigned i;
+	unsigned i, before;
 
 	(void)state;
 	for (i = 0; i < DEPTH; i++)
@@ -559,8 +580,10 @@ static void a_disconnect_brings_everything_back_first(void **state)
 		target_reply(i, &((struct nvme_cmd *)slot->capsule)->sgl, 1);
 		rdma_slot_put(slot);
 	}
+	before = nr_done;
 	queue.ops->disconnect(&queue);
 	assert_int_equal(nr_quiesced, 0);
+	assert_int_equal(nr_done, before);
 	assert_true(both_wait(&nr_quiesced, 1));
 	memset(memory, 0xee, 65536);
 	both_turn(200);
@@ -635,6 +658,7 @@ int main(void)
 		CONNECTED(a_write_beyond_the_capsule_is_described),
 		CONNECTED(no_data_is_a_descriptor_of_length_zero),
 		CONNECTED(more_than_a_buffer_that_is_not_registered_is_refused),
+		CONNECTED(a_request_waits_for_its_send_after_the_answer),
 		CONNECTED(slots_are_used_again_and_again),
 		CONNECTED(an_answer_to_nothing_fails_the_queue),
 		CONNECTED(a_disconnect_brings_everything_back_first),
