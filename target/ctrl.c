@@ -242,8 +242,9 @@ void ctrl_shutdown_done(struct ctrl *ctrl)
 static void ctrl_log(struct ctrl *ctrl, const char *what, const char *why)
 {
 	struct reactor *reactor = ctrl->reactor;
+	struct log_limit *limit = &reactor->ctrl_log[ctrl->slot % REACTOR_CTRL_LIMITS];
 
-	log_line_limited(&reactor->ctrl_log, loop_now_ns(reactor->loop), LOG_LEVEL_INFO,
+	log_line_limited(limit, loop_now_ns(reactor->loop), LOG_LEVEL_INFO,
 		"controller %u: host %s %s %s%s%s", ctrl->cntlid, ctrl->hostnqn, what,
 		ctrl->subsys->nqn, why ? ": " : "", why ? why : "");
 }

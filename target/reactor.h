@@ -20,6 +20,8 @@ struct backend_queue;
 /* Controllers of one reactor; with all reactors never more than there are controller ids. */
 #define REACTOR_MAX_CTRLS 1024
 
+#define REACTOR_CTRL_LIMITS 64
+
 struct reactor {
 	uint32_t index;
 	struct target *target;
@@ -39,7 +41,8 @@ struct reactor {
 	struct ctrl *ctrls[REACTOR_MAX_CTRLS]; /* by slot; see ctrl_cntlid() */
 	uint32_t next_ctrl_slot;	       /* round robin: an id is not soon used again */
 	struct log_limit peer_log;	       /* what hosts do wrong */
-	struct log_limit ctrl_log;	       /* who comes and goes */
+	/* Who comes and goes, by slot: a burst of many hosts is told, a storm is not. */
+	struct log_limit ctrl_log[REACTOR_CTRL_LIMITS];
 
 	struct loop_message started; /* to the control thread, with START_ERROR */
 	int start_error;
