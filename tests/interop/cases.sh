@@ -7,7 +7,7 @@
 tmp=/run/interop
 address=10.9.0.1
 nqn=nqn.2024-01.org.example:interop
-case_seconds=120
+case_seconds=180
 cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	kernel_host_discovers_hauld_tcp kernel_host_discovers_hauld_rdma
 	kernel_host_to_hauld_tcp kernel_host_to_hauld_rdma kernel_host_to_hauld_tcp_with_digests
