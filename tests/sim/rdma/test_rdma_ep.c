@@ -215,6 +215,61 @@ static void only_as_much_as_the_data_is_moved(void **state)
 	assert_int_equal(((char *)pair.memory[0]->bytes)[OP_BYTES / 4 + 512], 0);
 }
 
+static unsigned nr_bound;
+
+static void window_bound(struct wc_done *done, const struct ibv_wc *wc)
+{
+	(void)done;
+	assert_int_equal(wc->status, IBV_WC_SUCCESS);
+	nr_bound++;
+}
+
+/* A memory window over the client's first page, as hosts make one for each command. */
+static uint32_t window_bind(struct ibv_mw *mw, struct ibv_mr *mr)
+{
+	static struct wc_done done = {.fn = window_bound};
+	struct ibv_send_wr wr = {.wr_id = (uintptr_t)&done,
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_mw = {.mw = mw,
+			.rkey = ibv_inc_rkey(mw->rkey),
+			.bind_info = {.mr = mr,
+				.addr = (uintptr_t)mr->addr,
+				.length = OP_BYTES,
+				.mw_access_flags = IBV_ACCESS_REMOTE_WRITE}}};
+	struct ibv_send_wr *bad;
+
+	nr_bound = 0;
+	assert_int_equal(ibv_post_send(pair.client.ep.qp, &wr, &bad), 0);
+	assert_true(pair_wait(&pair, &nr_bound, 1));
+	return wr.bind_mw.rkey;
+}
+
+/* The response takes back the key that the command lent. */
+static void a_message_can_invalidate_the_key_its_data_used(void **state)
+{
+	struct ibv_pd *pd = pair.client.dev->pd;
+	struct ibv_mr *mr = ibv_reg_mr(
+		pd, pair.memory[0]->bytes, OP_BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+	uint32_t key = window_bind(mw, mr);
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		op_prepare(0, RDMA_OP_SEND, 1);
+		ops[0].pieces[0].key = key;
+		ops[0].op.invalidate = i == 0;
+		ops[0].op.invalidate_key = key;
+		rdma_ep_post(&pair.server.ep, &ops[0].op);
+		assert_true(pair_wait(&pair, &nr_ended, i + 1));
+		assert_true(i == 0 ? ops[0].result == 0 : ops[0].result < 0);
+	}
+	assert_int_equal(pair.client.nr_messages, 1);
+	assert_int_equal(ibv_dealloc_mw(mw), 0);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+}
+
 static void capsules_arrive_in_slots_with_their_data_apart(void **state)
 {
 	struct rdma_slot *slot;
@@ -442,6 +497,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			more_than_the_send_queue_holds_waits, setup_short_queue, teardown),
 		CONNECTED(only_as_much_as_the_data_is_moved),
+		CONNECTED(a_message_can_invalidate_the_key_its_data_used),
 		CONNECTED(capsules_arrive_in_slots_with_their_data_apart),
 		CONNECTED(a_wrong_key_ends_each_operation_once),
 		CONNECTED(a_read_beyond_the_region_ends_each_operation_once),
