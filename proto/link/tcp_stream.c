@@ -273,16 +273,33 @@ static void tcp_stream_note_burst(struct tcp_stream *stream)
 	tcp_stream_trim_later(stream);
 }
 
+/* Memory goes back only while no receive is out: the kernel may have filled staging already, with
+ * the completion on its way. So the receive is called back first. */
 static void tcp_stream_trim(struct tcp_stream *stream)
 {
-	if (stream->rx_bursts || tcp_stream_staged(stream)) {
+	if (stream->rx_bursts || tcp_stream_staged(stream) || !stream->rx_out) {
 		stream->rx_bursts = false;
 		tcp_stream_trim_later(stream);
 		return;
 	}
+	stream->rx_trimming = true;
+	loop_cancel(stream->loop, &stream->rx_op);
+}
+
+/* The receive that was called back has ended with RES; whether it brought nothing. */
+static bool tcp_stream_trimmed(struct tcp_stream *stream, int res)
+{
+	if (!stream->rx_trimming)
+		return false;
+	stream->rx_trimming = false;
+	if (res != -ECANCELED) {
+		tcp_stream_trim_later(stream);
+		return false;
+	}
 	stream->rx_touched = false;
 	(void)madvise(stream->buffers->staging + TCP_STREAM_STAGING_KEEP,
 		TCP_STREAM_STAGING_BYTES - TCP_STREAM_STAGING_KEEP, MADV_DONTNEED);
+	return true;
 }
 
 static void tcp_stream_receive_done(struct done *done, int res, unsigned flags)
@@ -299,6 +316,10 @@ static void tcp_stream_receive_done(struct done *done, int res, unsigned flags)
 	if (stream->state != TCP_STREAM_OPEN) {
 		if (stream->state != TCP_STREAM_FAILED)
 			tcp_stream_stop(stream);
+		return;
+	}
+	if (tcp_stream_trimmed(stream, res)) {
+		tcp_stream_receive_more(stream);
 		return;
 	}
 	if (res <= 0) {

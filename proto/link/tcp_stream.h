@@ -97,6 +97,7 @@ struct tcp_stream {
 	bool rx_paused;		   /* the owner decides later where the data goes */
 	bool rx_large;		   /* the last data was: keep what follows it out of staging */
 	bool rx_touched;	   /* more of staging than is kept, since it was trimmed */
+	bool rx_trimming;	   /* the receive is called back to trim staging */
 	bool rx_bursts;		   /* the same, since the timer was set */
 	uint32_t rx_begin, rx_end; /* unread bytes in staging */
 	struct nvme_tcp_pdu pdu;   /* the one whose data is passing; data_len 0: none */

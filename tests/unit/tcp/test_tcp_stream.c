@@ -3,6 +3,7 @@
  * The stream by itself, as a controller's end without commands: how it cuts what arrives, where
  * data goes, what it sends, how it ends.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -374,6 +375,85 @@ static uint32_t resident_pages(struct end *end)
 	return nr;
 }
 
+/* Sends between a turn's completions and its submission. */
+struct late_send {
+	struct loop_flush flush;
+	struct peer *peer;
+	const void *bytes;
+	size_t len;
+};
+
+static void late_send_flush(struct loop_flush *flush)
+{
+	struct late_send *late = container_of(flush, struct late_send, flush);
+
+	peer_send(late->peer, late->bytes, late->len);
+}
+
+/* The receive that is out has completed, but its completion waits behind more than a turn's budget
+ * of others when the timer of the idle stream rings: what it brought must stay. */
+static void trimming_leaves_what_a_receive_has_brought(void **state)
+{
+	const struct loop_options options = {.engine = engines_chosen};
+	enum { NR_READS = 700, NR_PDUS = 8, LEN = 8192 };
+	struct nvme_tcp_capsule_cmd cmd = {0};
+	struct waited *reads = calloc(NR_READS, sizeof(*reads));
+	uint8_t *wire = malloc(NR_PDUS * (LEN + 128)), *data = malloc(LEN), *sink = malloc(LEN);
+	struct iovec iov = {malloc(4096), 4096};
+	struct late_send late;
+	struct loop_file file;
+	struct loop *loop;
+	struct end *end;
+	size_t len = 0;
+	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(loop_create(&options, &loop), 0);
+	assert_int_equal(loop_file_add(loop, &file, fd, LOOP_FILE_DISK), 0);
+	end = end_open(loop, 0);
+	end_digests(end, true);
+	end->sink[0] = (struct iovec){sink, LEN};
+	end->sink_len = LEN;
+	fill_pattern(data, LEN, 7);
+	for (unsigned i = 0; i < NR_PDUS; i++)
+		len += peer_build_pdu(&end->peer, wire + len, NVME_TCP_CAPSULE_CMD, 0, &cmd,
+			sizeof(cmd), data, LEN);
+	peer_send(&end->peer, wire, len); /* a first burst */
+	end_wait_events(end, 2 * NR_PDUS);
+	for (unsigned i = 0; i < 10; i++)
+		loop_turn(loop);
+	end->nr_events = 0;
+
+	/* Five seconds later, told in short. */
+	assert_true(end->stream.rx_touched);
+	end->stream.rx_bursts = false;
+	loop_turn(loop);
+	loop_timer_set(loop, &end->stream.timer, loop_now_ns(loop) + 100000000);
+	for (unsigned i = 0; i < NR_READS; i++) {
+		waited_init(&reads[i]);
+		loop_read(loop, &reads[i].op, &file, &iov, 1, 0, LOOP_BUFFER_NONE);
+	}
+	late = (struct late_send){.peer = &end->peer, .bytes = wire, .len = len};
+	loop_flush_init(&late.flush, late_send_flush);
+	loop_flush_later(loop, &late.flush);
+	loop_turn(loop);
+	usleep(150000); /* the timer is due, and 700 reads have completed before the receive */
+	for (unsigned i = 0; i < 100; i++)
+		loop_turn(loop);
+	for (uint32_t i = 0; i < end->nr_events; i++)
+		assert_int_equal(end->events[i], i % 2 ? EVENT_DATA : EVENT_HEADER);
+	assert_int_equal(end->nr_events, 2 * NR_PDUS);
+	end_free(end);
+	loop_file_del(loop, &file);
+	loop_destroy(loop);
+	close(fd);
+	free(iov.iov_base);
+	free(sink);
+	free(data);
+	free(wire);
+	free(reads);
+}
+
 static void memory_of_a_burst_goes_back_when_the_stream_is_idle(void **state)
 {
 	struct end *end = end_open(*state, 0);
@@ -393,6 +473,9 @@ static void memory_of_a_burst_goes_back_when_the_stream_is_idle(void **state)
 		loop_wait(*state, 0);
 	}
 	assert_false(loop_timer_is_set(&end->stream.timer));
+	/* The receive that was out comes back first. */
+	for (uint32_t i = 0; i < 100 && end->stream.rx_trimming; i++)
+		loop_turn(*state);
 	assert_true(resident_pages(end) <= 1);
 	end->nr_events = 0;
 	peer_send_pdu(&end->peer, NVME_TCP_CAPSULE_CMD, 0, &cmd, sizeof(cmd), data, sizeof(data));
@@ -581,6 +664,7 @@ int main(int argc, char **argv)
 		loop_test(data_goes_to_its_pieces_whatever_their_sizes),
 		loop_test(wrong_data_digest_is_told_and_the_stream_goes_on),
 		loop_test(wrong_header_digest_is_told_to_the_peer),
+		loop_test(trimming_leaves_what_a_receive_has_brought),
 		loop_test(memory_of_a_burst_goes_back_when_the_stream_is_idle),
 		loop_test(short_sends_lose_and_repeat_nothing),
 		loop_test(burst_costs_one_transmit),
