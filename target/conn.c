@@ -142,6 +142,18 @@ void conn_close(struct conn *conn, const char *why)
 	conn_try_finish(conn);
 }
 
+bool conn_has_commands(const struct conn *conn)
+{
+	const struct request *request;
+	uint32_t nr_held = 0;
+
+	if (conn->state != CONN_LIVE)
+		return false;
+	list_for_each_entry (request, &conn->held, node)
+		nr_held++;
+	return conn->nr_out > nr_held;
+}
+
 void conn_quiesced(struct conn *conn)
 {
 	assert(conn->state == CONN_CLOSING);
@@ -243,7 +255,7 @@ static void conn_start(struct loop_message *message)
 		container_of(message, struct transport_handover, message);
 	struct reactor *reactor = handover->reactor;
 	struct port *port = handover->port;
-	struct conn *conn = reactor->stopping ? NULL : conn_create(reactor, port);
+	struct conn *conn = reactor->stage == REACTOR_SERVES ? conn_create(reactor, port) : NULL;
 
 	if (!conn) {
 		handover->message.fn = conn_refused;

@@ -128,6 +128,10 @@ void conn_quiesced(struct conn *conn);
 /* Frees it at the end of the turn if nothing holds it any more. */
 void conn_try_finish(struct conn *conn);
 
+/* It lives and has commands in flight, other than those that wait for an event or have come too
+ * late. */
+bool conn_has_commands(const struct conn *conn);
+
 /* In-capsule bytes that a command on this queue may bring. */
 uint32_t conn_inline_limit(const struct conn *conn);
 

@@ -22,6 +22,14 @@
 #define REACTOR_SETTLE_NS    10000000
 #define REACTOR_SETTLE_TURNS 1000
 
+/* What hosts had sent before the end began is found by then: it lies in the sockets already. */
+#define REACTOR_SETTLES_NS 20000000ull
+/* Time for the commands that have begun; then they are dropped. */
+#define REACTOR_DRAINS_NS  2000000000ull
+
+static void reactor_drain_expired(struct loop_timer *timer);
+static void reactor_check_drained(struct loop_flush *flush);
+
 int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 {
 	const struct target_settings *settings = &target->settings;
@@ -39,9 +47,14 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 	reactor->conn_buffer_bytes =
 		max_of(pool_bytes / REACTOR_CONN_SHARE, (uint64_t)REACTOR_CONN_MIN_BYTES);
 	list_init(&reactor->conns);
+	loop_timer_init(&reactor->drain_timer, reactor_drain_expired);
+	loop_flush_init(&reactor->drain_check, reactor_check_drained);
 	error = loop_create(&options, &reactor->loop);
 	if (error)
 		goto free_reactor;
+	error = loop_timer_reserve(reactor->loop);
+	if (error)
+		goto destroy_loop;
 	error = bufpool_create(reactor->loop, pool_bytes, &reactor->pool);
 	if (error)
 		goto destroy_loop;
@@ -134,12 +147,60 @@ static void *reactor_main(void *arg)
 	return NULL;
 }
 
+static void reactor_drained(struct loop_message *message)
+{
+	target_reactor_drained(container_of(message, struct reactor, drain)->target);
+}
+
+static void reactor_end_drain(struct reactor *reactor)
+{
+	loop_flush_cancel(&reactor->drain_check);
+	loop_timer_cancel(reactor->loop, &reactor->drain_timer);
+	reactor->stage = REACTOR_CLOSES;
+	reactor->drain.fn = reactor_drained;
+	loop_send(reactor->target->reactors[0]->loop, &reactor->drain);
+}
+
+static void reactor_check_drained(struct loop_flush *flush)
+{
+	struct reactor *reactor = container_of(flush, struct reactor, drain_check);
+	struct conn *conn;
+
+	list_for_each_entry (conn, &reactor->conns, node)
+		if (conn_has_commands(conn))
+			return;
+	reactor_end_drain(reactor);
+}
+
+static void reactor_drain_expired(struct loop_timer *timer)
+{
+	struct reactor *reactor = container_of(timer, struct reactor, drain_timer);
+
+	if (reactor->stage == REACTOR_DRAINS) {
+		log_info("reactor %u: closing with commands in flight", reactor->index);
+		reactor_end_drain(reactor);
+		return;
+	}
+	reactor->stage = REACTOR_DRAINS;
+	log_debug("reactor %u: no further command is begun", reactor->index);
+	loop_timer_set(reactor->loop, timer, loop_now_ns(reactor->loop) + REACTOR_DRAINS_NS);
+	loop_flush_later(reactor->loop, &reactor->drain_check);
+}
+
+static void reactor_drain_here(struct loop_message *message)
+{
+	struct reactor *reactor = container_of(message, struct reactor, drain);
+
+	reactor->stage = REACTOR_SETTLES;
+	loop_timer_set(reactor->loop, &reactor->drain_timer,
+		loop_now_ns(reactor->loop) + REACTOR_SETTLES_NS);
+}
+
 static void reactor_stop_here(struct loop_message *message)
 {
 	struct reactor *reactor = container_of(message, struct reactor, stop);
 	struct conn *conn, *after;
 
-	reactor->stopping = true;
 	list_for_each_entry_safe (conn, after, &reactor->conns, node)
 		conn_close(conn, "the target stops");
 }
@@ -162,6 +223,12 @@ int reactor_start(struct reactor *reactor)
 	snprintf(name, sizeof(name), "reactor %u", reactor->index);
 	pthread_setname_np(reactor->thread, name);
 	return 0;
+}
+
+void reactor_drain(struct reactor *reactor)
+{
+	reactor->drain.fn = reactor_drain_here;
+	loop_send(reactor->loop, &reactor->drain);
 }
 
 void reactor_stop(struct reactor *reactor)

@@ -22,6 +22,13 @@ struct backend_queue;
 
 #define REACTOR_CTRL_LIMITS 64
 
+enum reactor_stage {
+	REACTOR_SERVES,
+	REACTOR_SETTLES, /* no connection comes any more; what lies in the sockets is still read */
+	REACTOR_DRAINS,	 /* commands that come from now on are held, those before finish */
+	REACTOR_CLOSES,
+};
+
 struct reactor {
 	uint32_t index;
 	struct target *target;
@@ -33,7 +40,7 @@ struct reactor {
 	uint32_t nr_conns;
 	struct transport_state *transport_state[NR_TRANSPORTS]; /* each transport's own */
 
-	bool stopping;
+	enum reactor_stage stage;
 	uint64_t conn_buffer_bytes;	       /* what one connection may hold of the pool */
 	uint64_t next_conn_number;	       /* counts in steps of the number of reactors */
 	struct backend_queue **ns_queues;      /* by ns->index */
@@ -46,8 +53,11 @@ struct reactor {
 
 	struct loop_message started; /* to the control thread, with START_ERROR */
 	int start_error;
-	struct loop_message stop; /* to the reactor: close all */
-	struct loop_message exit; /* to the reactor: nothing is left anywhere */
+	struct loop_message drain;     /* to the reactor, and back to the first one */
+	struct loop_timer drain_timer; /* the end of SETTLES, then that of DRAINS */
+	struct loop_flush drain_check; /* while DRAINS: a request is free again */
+	struct loop_message stop;      /* to the reactor: close all */
+	struct loop_message exit;      /* to the reactor: nothing is left anywhere */
 };
 
 /* Loop and pool, on the control thread. */
@@ -57,7 +67,10 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret) 
  * went. It runs until EXIT, even when START_ERROR is set. */
 int reactor_start(struct reactor *reactor) must_check;
 
-/* From any thread: closes all connections and lets no new one in. */
+/* From any thread: lets no new connection in and finishes the commands that are in flight, within
+ * two seconds; then target_reactor_drained() is called. */
+void reactor_drain(struct reactor *reactor);
+/* From any thread: closes all connections. */
 void reactor_stop(struct reactor *reactor);
 /* From any thread: ends the thread. No connection is left on any reactor. */
 void reactor_exit(struct reactor *reactor);

@@ -79,6 +79,8 @@ static void request_free(struct request *request)
 	request_hand_to(request, REQUEST_FREE);
 	slots_put(&conn->slots, request->index);
 	conn->nr_out--;
+	if (unlikely(conn->reactor->stage == REACTOR_DRAINS))
+		loop_flush_later(conn->reactor->loop, &conn->reactor->drain_check);
 	if (conn->state != CONN_LIVE)
 		conn_try_finish(conn);
 	else if (!list_empty(&conn->waiting))
@@ -267,6 +269,13 @@ void request_retry_waiting(struct conn *conn)
 
 /* --- transports ------------------------------------------------------------------------------ */
 
+/* The target ends: its connection's close drops it. */
+static void request_hold_late(struct request *request)
+{
+	request_hand_to(request, REQUEST_HELD);
+	list_push_back(&request->conn->held, &request->node);
+}
+
 void request_received(struct request *request)
 {
 	uint16_t status;
@@ -274,6 +283,10 @@ void request_received(struct request *request)
 	assert(request->state == REQUEST_CORE);
 	if (request->conn->state != CONN_LIVE) {
 		request_free(request);
+		return;
+	}
+	if (unlikely(request->conn->reactor->stage >= REACTOR_DRAINS)) {
+		request_hold_late(request);
 		return;
 	}
 	request->direction = REQUEST_NO_DATA;

@@ -20,7 +20,8 @@ struct ns;
 enum request_state {
 	REQUEST_FREE,	  /* the connection's slots */
 	REQUEST_CORE,	  /* code running now; never across a turn */
-	REQUEST_HELD,	  /* the controller: an asynchronous event request */
+	REQUEST_HELD,	  /* the controller: an asynchronous event request; the connection: a
+			     command that came when the target was about to end */
 	REQUEST_WAIT_BUF, /* the pool's FIFO, or the connection's own */
 	REQUEST_PULL,	  /* the transport fetches data from the host */
 	REQUEST_EXEC,	  /* a backend, or a message to another reactor */

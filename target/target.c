@@ -63,7 +63,7 @@ static void target_is_stopped(struct loop_message *message);
 
 static void target_try_stopped(struct target *target)
 {
-	if (!target->stopping || target->nr_conns_all || target->stopped.fn)
+	if (!target->stopping || target->nr_draining || target->nr_conns_all || target->stopped.fn)
 		return;
 	for (uint32_t i = 0; i < target->nr_reactors; i++)
 		reactor_exit(target->reactors[i]);
@@ -113,6 +113,16 @@ static void target_stop(struct loop_message *message)
 
 	target->stopping = true;
 	target_unlisten(target);
+	target->nr_draining = target->nr_reactors;
+	for (uint32_t i = 0; i < target->nr_reactors; i++)
+		reactor_drain(target->reactors[i]);
+}
+
+/* All wait for the last one: the end of an admin queue ends queues of other reactors. */
+void target_reactor_drained(struct target *target)
+{
+	if (--target->nr_draining)
+		return;
 	for (uint32_t i = 0; i < target->nr_reactors; i++)
 		reactor_stop(target->reactors[i]);
 	target_try_stopped(target);

@@ -54,6 +54,7 @@ struct target {
 	uint32_t nr_conns_all;
 	uint32_t next_reactor;
 	bool stopping;
+	uint32_t nr_draining; /* reactors that have commands in flight */
 	struct log_limit accept_log;
 
 	/* The control thread's, and messages between it and the first reactor. */
@@ -97,6 +98,9 @@ void target_destroy(struct target *target);
 struct reactor *target_pick_reactor(struct target *target);
 /* On the first reactor: a connection of REACTOR is over. */
 void target_conn_gone(struct target *target, struct reactor *reactor);
+
+/* On the first reactor: no command is in flight on one more reactor, or too long. */
+void target_reactor_drained(struct target *target);
 
 /* "tcp://127.0.0.1:4420" of a port that listens. */
 #define TARGET_ADDRESS_TEXT 128

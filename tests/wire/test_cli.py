@@ -3,8 +3,11 @@
 import os
 import signal
 import subprocess
+import time
 
 import conftest
+import nvme
+import nvmetcp
 import pytest
 
 HAULD = str(conftest.BUILD / "target" / "hauld")
@@ -110,8 +113,6 @@ def test_one_disk_is_not_given_out_twice(tmp_path, start_hauld):
 
 
 def test_default_names_are_stable_and_different(tmp_path, start_hauld):
-    import nvme
-    import nvmetcp
     import test_discovery
 
     def names(*disks):
@@ -133,8 +134,6 @@ def test_default_names_are_stable_and_different(tmp_path, start_hauld):
 
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
 def test_stop_signals_drain_and_exit_0_with_hosts_connected(start_hauld, sig):
-    import nvme
-    import nvmetcp
     hauld = start_hauld("--listen", "tcp://127.0.0.1:0", "--export",
                         "null:1G,nqn=nqn.2026-11.io.haul:stop")
     with nvmetcp.Admin(hauld.address, "nqn.2026-11.io.haul:stop") as admin, \
@@ -146,3 +145,88 @@ def test_stop_signals_drain_and_exit_0_with_hosts_connected(start_hauld, sig):
         assert hauld.process.wait(timeout=15) == 0
     again = start_hauld("--listen", hauld.uris[0], "--export", "null:1M")
     assert again.address == hauld.address, "the port is free at once"
+
+
+DRAIN_NQN = "nqn.2026-11.io.haul:drain"
+
+
+def wait_for_log(hauld, text):
+    deadline = time.monotonic() + 10
+    while text not in hauld.log_path.read_text():
+        assert time.monotonic() < deadline, hauld.log_path.read_text()
+        time.sleep(0.005)
+
+
+def drain_hauld(start_hauld, disk, engine):
+    disk.write_bytes(bytes(8 << 20))
+    return start_hauld("--listen", "tcp://127.0.0.1:0", "--export", f"{disk},nqn={DRAIN_NQN}",
+                       "--threads", "2", "--log-level", "debug", engine=engine)
+
+
+def transfers(queue, opcode, cids):
+    """Capsules of 128 KiB transfers, block range by CID."""
+    dptr = nvme.sgl(nvme.SGL_TRANSPORT, 0, 1 << 17)
+    return b"".join(queue.capsule(nvme.command(
+        opcode, cid=cid, nsid=1, dptr=dptr, cdw=nvme.rw_cdw(256 * cid, 256))) for cid in cids)
+
+
+def responses(queue, count):
+    """Identifiers of COUNT commands that have succeeded."""
+    cids = []
+    while len(cids) < count:
+        pdu = queue.recv_pdu()
+        if pdu.kind == nvmetcp.RSP:
+            cqe = nvme.Cqe(pdu.header[8:24])
+            assert cqe.status == 0, cqe
+            cids.append(cqe.cid)
+    return sorted(cids)
+
+
+@pytest.mark.parametrize("engine", ["io_uring", "epoll"])
+def test_commands_sent_before_the_stop_signal_are_answered(start_hauld, tmp_path, engine):
+    hauld = drain_hauld(start_hauld, tmp_path / "disk", engine)
+    with nvmetcp.Admin(hauld.address, DRAIN_NQN) as admin, admin.io_queue() as queue:
+        queue.send(transfers(queue, nvme.READ, range(30)))
+        hauld.process.send_signal(signal.SIGTERM)
+        assert responses(queue, 30) == list(range(30))
+        with pytest.raises(nvmetcp.Closed):
+            queue.recv_pdu()
+    assert hauld.process.wait(timeout=10) == 0
+
+
+@pytest.mark.parametrize("engine", ["io_uring", "epoll"])
+def test_commands_that_come_while_the_target_drains_are_not_begun(start_hauld, tmp_path, engine):
+    disk = tmp_path / "disk"
+    hauld = drain_hauld(start_hauld, disk, engine)
+    with nvmetcp.Admin(hauld.address, DRAIN_NQN) as admin, admin.io_queue() as queue:
+        queue.send(transfers(queue, nvme.WRITE, range(8)))
+        asked = [queue.recv_pdu() for _ in range(8)]
+        assert all(pdu.kind == nvmetcp.R2T for pdu in asked)
+        hauld.process.send_signal(signal.SIGTERM)
+        for reactor in range(2):
+            wait_for_log(hauld, f"reactor {reactor}: no further command is begun")
+        late = nvme.command(nvme.WRITE, cid=20, nsid=1, cdw=nvme.rw_cdw(256 * 20, 8),
+                            dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 4096))
+        queue.send(queue.capsule(late, b"L" * 4096))
+        for pdu in asked:
+            queue.answer_r2t(pdu, b"W" * (1 << 17))
+        assert responses(queue, 8) == list(range(8))
+        with pytest.raises(nvmetcp.Closed):
+            queue.recv_pdu()
+    assert hauld.process.wait(timeout=10) == 0
+    with open(disk, "rb") as file:
+        assert file.read(8 << 17) == b"W" * (8 << 17)
+        file.seek(20 << 17)
+        assert file.read(4096) == bytes(4096), "a command that came too late was run"
+
+
+def test_a_second_signal_cuts_the_drain_short(start_hauld, tmp_path):
+    hauld = drain_hauld(start_hauld, tmp_path / "disk", None)
+    with nvmetcp.Admin(hauld.address, DRAIN_NQN) as admin, admin.io_queue() as queue:
+        queue.send(transfers(queue, nvme.WRITE, range(1)))
+        assert queue.recv_pdu().kind == nvmetcp.R2T
+        hauld.process.send_signal(signal.SIGTERM)
+        wait_for_log(hauld, "no further command is begun")
+        hauld.process.send_signal(signal.SIGTERM)
+        assert hauld.process.wait(timeout=1.5) == 1
+    hauld.stop = lambda: 0
