@@ -53,9 +53,7 @@ static uint16_t cmd_rw_prepare(struct request *request, enum backend_op op)
 
 static uint16_t cmd_io_status(const struct backend_io *io, int res)
 {
-	if (res != -EIO)
-		return nvme_status_from_errno(res);
-	return io->op == BACKEND_READ ? NVME_SC_READ_ERROR : NVME_SC_WRITE_FAULT;
+	return nvme_status_from_errno(res, io->op != BACKEND_READ);
 }
 
 static void cmd_io_done(struct done *done, int res, unsigned flags)

@@ -111,7 +111,6 @@ static const struct {
 	{ENOSPC, NVME_SC_CAPACITY_EXCEEDED | NVME_STATUS_DNR},
 	{EDQUOT, NVME_SC_CAPACITY_EXCEEDED | NVME_STATUS_DNR},
 	{EFBIG, NVME_SC_CAPACITY_EXCEEDED | NVME_STATUS_DNR},
-	{ENODATA, NVME_SC_READ_ERROR | NVME_STATUS_DNR},
 	{EILSEQ, NVME_SC_GUARD_CHECK | NVME_STATUS_DNR},
 	{EBADE, NVME_SC_RESERVATION_CONFLICT | NVME_STATUS_DNR},
 	{ENODEV, NVME_SC_INVALID_NS | NVME_STATUS_DNR},
@@ -149,8 +148,10 @@ const char *nvme_status_str(uint16_t status)
 	return type_text[code >> 8];
 }
 
-uint16_t nvme_status_from_errno(int error)
+uint16_t nvme_status_from_errno(int error, bool is_write)
 {
+	if (error == -EIO || error == -ENODATA)
+		return (is_write ? NVME_SC_WRITE_FAULT : NVME_SC_READ_ERROR) | NVME_STATUS_DNR;
 	for (size_t i = 0; i < ARRAY_SIZE(status_of_errno); i++) {
 		if (status_of_errno[i].error == -error)
 			return status_of_errno[i].status;

@@ -7,6 +7,7 @@
 #ifndef HAUL_PROTO_NVME_STATUS_H
 #define HAUL_PROTO_NVME_STATUS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define NVME_STATUS_CODE_MASK 0x07ff /* SCT and SC */
@@ -106,8 +107,8 @@ enum nvme_status_code {
 const char *nvme_status_str(uint16_t status);
 
 /* error is 0 or a negative errno of a backend or of a check; the result has DNR unless a retry can
- * help. */
-uint16_t nvme_status_from_errno(int error);
+ * help. A failed disk is another status for what only reads than for what changes something. */
+uint16_t nvme_status_from_errno(int error, bool is_write);
 
 /* 0 or a negative errno. -EAGAIN, -EBUSY and -ENOLINK are worth a retry (-ENOLINK: on another
  * path). */

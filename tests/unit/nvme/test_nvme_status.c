@@ -30,13 +30,12 @@ static void any_status_has_a_text_and_an_errno(void **state)
 /* What a backend reports here reaches the caller there. */
 static void errno_survives_the_wire(void **state)
 {
-	static const int errors[] = {0, EINVAL, EOPNOTSUPP, EROFS, EACCES, ERANGE, ENOSPC, ENODATA,
-		EILSEQ, EBADE, ENODEV, EPROTO, EFAULT, EBADMSG, ECANCELED, EAGAIN, EBUSY, ENOLINK,
-		EIO};
+	static const int errors[] = {0, EINVAL, EOPNOTSUPP, EROFS, EACCES, ERANGE, ENOSPC, EILSEQ,
+		EBADE, ENODEV, EPROTO, EFAULT, EBADMSG, ECANCELED, EAGAIN, EBUSY, ENOLINK, EIO};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
-		uint16_t status = nvme_status_from_errno(-errors[i]);
+		uint16_t status = nvme_status_from_errno(-errors[i], true);
 
 		assert_int_equal(nvme_status_to_errno(status), -errors[i]);
 	}
@@ -46,22 +45,31 @@ static void only_what_passes_by_itself_may_be_retried(void **state)
 {
 	static const struct {
 		int error;
-		uint16_t status;
+		uint16_t read, write;
 	} cases[] = {
-		{0, 0},
-		{-EIO, NVME_SC_INTERNAL | NVME_STATUS_DNR},
-		{-EINVAL, NVME_SC_INVALID_FIELD | NVME_STATUS_DNR},
-		{-ENOSPC, NVME_SC_CAPACITY_EXCEEDED | NVME_STATUS_DNR},
-		{-EROFS, NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR},
-		{-ENOMEM, NVME_SC_INTERRUPTED},
-		{-ENOTTY, NVME_SC_INTERNAL | NVME_STATUS_DNR},
-		{-4095, NVME_SC_INTERNAL | NVME_STATUS_DNR},
-		{1, NVME_SC_INTERNAL | NVME_STATUS_DNR},
+		{0, 0, 0},
+		{-EIO, NVME_SC_READ_ERROR | NVME_STATUS_DNR, NVME_SC_WRITE_FAULT | NVME_STATUS_DNR},
+		{-ENODATA, NVME_SC_READ_ERROR | NVME_STATUS_DNR,
+			NVME_SC_WRITE_FAULT | NVME_STATUS_DNR},
+		{-EINVAL, NVME_SC_INVALID_FIELD | NVME_STATUS_DNR,
+			NVME_SC_INVALID_FIELD | NVME_STATUS_DNR},
+		{-ENOSPC, NVME_SC_CAPACITY_EXCEEDED | NVME_STATUS_DNR,
+			NVME_SC_CAPACITY_EXCEEDED | NVME_STATUS_DNR},
+		{-EROFS, NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR,
+			NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR},
+		{-EAGAIN, NVME_SC_INTERRUPTED, NVME_SC_INTERRUPTED},
+		{-EBUSY, NVME_SC_NS_NOT_READY, NVME_SC_NS_NOT_READY},
+		{-ENOMEM, NVME_SC_INTERRUPTED, NVME_SC_INTERRUPTED},
+		{-ENOTTY, NVME_SC_INTERNAL | NVME_STATUS_DNR, NVME_SC_INTERNAL | NVME_STATUS_DNR},
+		{-4095, NVME_SC_INTERNAL | NVME_STATUS_DNR, NVME_SC_INTERNAL | NVME_STATUS_DNR},
+		{1, NVME_SC_INTERNAL | NVME_STATUS_DNR, NVME_SC_INTERNAL | NVME_STATUS_DNR},
 	};
 
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		assert_int_equal(nvme_status_from_errno(cases[i].error), cases[i].status);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(nvme_status_from_errno(cases[i].error, false), cases[i].read);
+		assert_int_equal(nvme_status_from_errno(cases[i].error, true), cases[i].write);
+	}
 }
 
 static void retry_bits_do_not_hide_the_code(void **state)
