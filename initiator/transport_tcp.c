@@ -36,7 +36,7 @@ struct haul_transport_queue {
 	bool has_stream;
 	struct tcp_stream stream;
 	struct loop_op connect_op;
-	struct loop_flush ended; /* for what has no stream to be closed */
+	struct loop_flush ended; /* where there is no stream to be closed */
 	struct tcp_item icreq;
 	uint32_t maxh2cdata;
 	struct haul_request *filling; /* whose data passes through the stream */
@@ -573,9 +573,9 @@ static void tcp_disconnect(struct haul_queue *queue)
 	tq->state = TCP_QUEUE_DISCONNECTING;
 	if (was == TCP_QUEUE_CONNECTING)
 		loop_cancel(queue->loop, &tq->connect_op);
-	else if (tq->has_stream)
+	else if (tq->has_stream && was != TCP_QUEUE_CLOSED)
 		tcp_stream_close(&tq->stream);
-	else
+	else /* Nothing is open: it may have failed to connect earlier in this turn. */
 		loop_flush_later(queue->loop, &tq->ended);
 }
 
