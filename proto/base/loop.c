@@ -170,12 +170,18 @@ int loop_engine_parse(const char *name, enum loop_engine *ret)
 
 /* --- the steps of a turn -------------------------------------------------------------------- */
 
-/* Whether OP is tried again, later, instead of ending with RES. */
-static bool loop_op_retry(struct loop *loop, struct loop_op *op, int res)
+/* Whether RES is the end of one attempt only. */
+static bool loop_op_may_retry(const struct loop_op *op, int res)
+{
+	if (loop_op_is_disk(op))
+		return res == -EAGAIN || res == -EINTR;
+	return res == -EINTR && op->kind <= LOOP_OP_TRANSMIT;
+}
+
+/* Whether OP is tried again, later, instead of ending. */
+static bool loop_op_retry(struct loop *loop, struct loop_op *op)
 {
 	if (!loop_op_is_disk(op)) {
-		if (res != -EINTR || op->kind > LOOP_OP_TRANSMIT)
-			return false;
 		op->state = LOOP_OP_SUBMIT;
 		list_push_back(&loop->submits, &op->node);
 		return true;
@@ -195,8 +201,12 @@ static bool loop_op_retry(struct loop *loop, struct loop_op *op, int res)
 
 void loop_op_finish(struct loop *loop, struct loop_op *op, int res)
 {
-	if (unlikely(res == -EAGAIN || res == -EINTR) && loop_op_retry(loop, op, res))
-		return;
+	if (unlikely(res == -EAGAIN || res == -EINTR) && loop_op_may_retry(op, res)) {
+		if (op->flags & LOOP_OP_CANCELLED)
+			res = -ECANCELED;
+		else if (loop_op_retry(loop, op))
+			return;
+	}
 	if (unlikely(op->flags & LOOP_OP_RETRIED) && res >= 0)
 		loop->retry_pause_ns = LOOP_RETRY_PAUSE_NS;
 	op->state = LOOP_OP_IDLE;
@@ -496,14 +506,18 @@ void loop_cancel(struct loop *loop, struct loop_op *op)
 		loop_op_complete(loop, op, -ECANCELED);
 		break;
 	case LOOP_OP_FLIGHT:
+		op->flags |= LOOP_OP_CANCELLED;
 		loop->engine->cancel(loop, op);
 		break;
 	case LOOP_OP_HELPER:
+		op->flags |= LOOP_OP_CANCELLED;
 		if (loop_offload_cancel(loop, op))
 			loop_op_complete(loop, op, -ECANCELED);
 		break;
-	case LOOP_OP_IDLE:
 	case LOOP_OP_COMPLETED:
+		op->flags |= LOOP_OP_CANCELLED;
+		break;
+	case LOOP_OP_IDLE:
 		break;
 	}
 }

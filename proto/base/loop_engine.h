@@ -38,6 +38,7 @@ enum loop_op_kind {
 
 #define LOOP_OP_DATA_ONLY 1u /* write: dsync; fsync: fdatasync */
 #define LOOP_OP_RETRIED	  2u /* retry_since_ns is set */
+#define LOOP_OP_CANCELLED 4u /* it is not tried again */
 
 struct loop_engine_ops {
 	const char *name;

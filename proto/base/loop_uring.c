@@ -2,7 +2,7 @@
 /*
  * The io_uring engine. Operations become ring entries in the submit step only, so that one that
  * is cancelled before it costs nothing and a full ring is met in one place. An entry's user_data
- * is its operation; 0 is a request to cancel, whose own result nobody needs.
+ * is its operation; that of a request to cancel is marked with URING_CANCEL.
  */
 #include "proto/base/loop.h"
 
@@ -27,17 +27,21 @@
 /* 8 GiB of buffer pool regions. */
 #define URING_BUFFERS	 4096
 
+/* In an entry's user_data, beside the operation to be cancelled. */
+#define URING_CANCEL 1u
+
 struct uring_loop {
 	struct loop loop;
 	struct io_uring ring;
-	struct list cancels;  /* operations in flight that are to be cancelled */
-	struct slots files;   /* nr 0: the kernel has no table */
-	struct slots buffers; /* nr 0: the kernel has no table */
-	bool enabled;	      /* the ring belongs to the thread that turned the loop first */
-	bool armed;	      /* EVENT_FD tells of completions */
-	struct loop_op watch; /* the loop's epoll set is polled, always */
-	int event_fd;	      /* both -1 until somebody asks for the descriptor */
-	int outer_fd;	      /* epoll set of EVENT_FD and the loop's */
+	struct list cancels;	/* operations in flight that are to be cancelled */
+	struct list cancelling; /* ... the kernel has been asked, and may have missed them */
+	struct slots files;	/* nr 0: the kernel has no table */
+	struct slots buffers;	/* nr 0: the kernel has no table */
+	bool enabled;		/* the ring belongs to the thread that turned the loop first */
+	bool armed;		/* EVENT_FD tells of completions */
+	struct loop_op watch;	/* the loop's epoll set is polled, always */
+	int event_fd;		/* both -1 until somebody asks for the descriptor */
+	int outer_fd;		/* epoll set of EVENT_FD and the loop's */
 	struct log_limit enter_log;
 };
 
@@ -141,6 +145,7 @@ static int uring_create(const struct loop_options *options, struct loop **ret)
 		return -ENOMEM;
 	memset(uring, 0, sizeof(*uring));
 	list_init(&uring->cancels);
+	list_init(&uring->cancelling);
 	uring->event_fd = -1;
 	uring->outer_fd = -1;
 	err = uring_setup(&uring->ring, options->nr_ops);
@@ -375,6 +380,20 @@ static void uring_prepare(struct io_uring_sqe *sqe, struct loop_op *op)
 	op->state = LOOP_OP_FLIGHT;
 }
 
+/*
+ * The kernel does not find an operation that it is just trying again. On a socket that lasts a
+ * moment, and without a second request it would wait for ever. One that the disk has is never
+ * found, and ends by itself.
+ */
+static void uring_prepare_cancel(
+	struct uring_loop *uring, struct io_uring_sqe *sqe, struct loop_op *op)
+{
+	io_uring_prep_cancel(sqe, op, 0);
+	sqe->user_data = (uintptr_t)op | URING_CANCEL;
+	if (!loop_op_is_disk(op))
+		list_push_back(&uring->cancelling, &op->node);
+}
+
 /* Everything that waits becomes ring entries; what finds no room waits for the next turn. */
 static uint32_t uring_fill(struct uring_loop *uring)
 {
@@ -388,8 +407,7 @@ static uint32_t uring_fill(struct uring_loop *uring)
 		if (!sqe)
 			return nr;
 		node = list_pop_front(&uring->cancels);
-		io_uring_prep_cancel(sqe, container_of(node, struct loop_op, node), 0);
-		io_uring_sqe_set_data(sqe, NULL);
+		uring_prepare_cancel(uring, sqe, container_of(node, struct loop_op, node));
 	}
 	for (; !list_empty(&loop->submits); nr++) {
 		sqe = uring_get_sqe(uring);
@@ -450,12 +468,29 @@ static void uring_disarm(struct uring_loop *uring)
 		;
 }
 
+/* The operation with this address may be gone: it is only looked at when it is still in flight. */
+static void uring_cancel_done(struct uring_loop *uring, uintptr_t address, int res)
+{
+	struct loop_op *op;
+
+	if (res != -ENOENT)
+		return;
+	list_for_each_entry (op, &uring->cancelling, node) {
+		if ((uintptr_t)op != address)
+			continue;
+		list_remove(&op->node);
+		list_push_back(&uring->cancels, &op->node);
+		return;
+	}
+}
+
 static uint32_t uring_complete(struct loop *loop, uint32_t budget)
 {
 	struct uring_loop *uring = uring_of(loop);
 	struct io_uring_cq *cq = &uring->ring.cq;
 	const struct io_uring_cqe *cqe;
 	struct loop_op *op;
+	uintptr_t tag;
 	uint32_t nr;
 	int res;
 
@@ -465,12 +500,15 @@ static uint32_t uring_complete(struct loop *loop, uint32_t budget)
 		uring_look(uring);
 	for (nr = 0; nr < budget && uring_has_cqe(uring); nr++) {
 		cqe = &cq->cqes[*cq->khead & *cq->kring_mask];
-		op = io_uring_cqe_get_data(cqe);
+		tag = (uintptr_t)cqe->user_data;
 		res = cqe->res;
 		/* Before the call, which may look at the ring itself. */
 		io_uring_cq_advance(&uring->ring, 1);
-		if (!op)
+		if (unlikely(tag & URING_CANCEL)) {
+			uring_cancel_done(uring, tag & ~(uintptr_t)URING_CANCEL, res);
 			continue;
+		}
+		op = (struct loop_op *)tag;
 		list_remove(&op->node);
 		loop_op_finish(loop, op, res);
 	}

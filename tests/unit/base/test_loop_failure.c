@@ -61,6 +61,8 @@ static struct {
 	unsigned nr_attempts;
 	uint64_t look_ns;
 	uint64_t slept_ns;
+	bool in_flight; /* attempts end in the turn after, in the completions step */
+	struct list flying;
 } fake;
 
 static void fake_destroy(struct loop *loop)
@@ -75,6 +77,11 @@ static uint32_t fake_submit(struct loop *loop)
 	int res;
 
 	for (; (node = list_pop_front(&loop->submits)); nr++) {
+		if (fake.in_flight) {
+			container_of(node, struct loop_op, node)->state = LOOP_OP_FLIGHT;
+			list_push_back(&fake.flying, node);
+			continue;
+		}
 		res = fake.nr_attempts++ < fake.nr_failures ? fake.error : 4096;
 		loop_op_complete(loop, container_of(node, struct loop_op, node), res);
 	}
@@ -84,10 +91,22 @@ static uint32_t fake_submit(struct loop *loop)
 /* Each look takes some time. */
 static uint32_t fake_complete(struct loop *loop, uint32_t budget)
 {
-	(void)loop;
+	struct list *node;
+
 	(void)budget;
 	fake_now_ns += fake.look_ns;
+	while ((node = list_pop_front(&fake.flying))) {
+		fake.nr_attempts++;
+		loop_op_finish(loop, container_of(node, struct loop_op, node), fake.error);
+	}
 	return 0;
+}
+
+/* It comes too late. */
+static void fake_cancel(struct loop *loop, struct loop_op *op)
+{
+	(void)loop;
+	(void)op;
 }
 
 static void fake_sleep(struct loop *loop, int64_t timeout_ns)
@@ -101,6 +120,7 @@ static void fake_sleep(struct loop *loop, int64_t timeout_ns)
 static const struct loop_engine_ops fake_ops = {
 	.name = "fake",
 	.destroy = fake_destroy,
+	.cancel = fake_cancel,
 	.submit = fake_submit,
 	.complete = fake_complete,
 	.sleep = fake_sleep,
@@ -116,6 +136,8 @@ static struct loop *fake_create(unsigned nr_failures, int error)
 	fake.nr_attempts = 0;
 	fake.look_ns = 0;
 	fake.slept_ns = 0;
+	fake.in_flight = false;
+	list_init(&fake.flying);
 	memset(&fake.loop, 0, sizeof(fake.loop));
 	assert_int_equal(loop_init(&fake.loop, &fake_ops, &options), 0);
 	return &fake.loop;
@@ -210,6 +232,43 @@ static void an_operation_is_cancelled_between_attempts(void **state)
 	assert_int_equal(read.nr_done, 1);
 	assert_int_equal(read.res, -ECANCELED);
 	fake_end(loop);
+}
+
+static void a_cancelled_operation_is_not_tried_again(void **state)
+{
+	static const struct {
+		bool in_flight, is_socket;
+		int error;
+	} cases[] = {
+		{false, false, -EAGAIN},
+		{false, true, -EINTR},
+		{true, false, -EAGAIN},
+		{true, false, -EINTR},
+		{true, true, -EINTR},
+	};
+	struct loop_file file = {};
+	struct iovec iov = {};
+	struct waited waited;
+	struct loop *loop;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		loop = fake_create(1000000, cases[i].error);
+		fake.in_flight = cases[i].in_flight;
+		waited_init(&waited);
+		if (cases[i].is_socket)
+			loop_receive(loop, &waited.op, &file, &iov, 1);
+		else
+			loop_read(loop, &waited.op, &file, &iov, 1, 0, LOOP_BUFFER_NONE);
+		loop_turn(loop);
+		loop_cancel(loop, &waited.op);
+		assert_int_equal(waited.nr_done, 0);
+		loop_turn(loop);
+		assert_int_equal(waited.nr_done, 1);
+		assert_int_equal(waited.res, -ECANCELED);
+		assert_int_equal(fake.nr_attempts, 1);
+		fake_end(loop);
+	}
 }
 
 /* --- spinning ----------------------------------------------------------------------------------
@@ -433,6 +492,7 @@ int main(void)
 		cmocka_unit_test(a_disk_out_of_tags_is_tried_again_with_pauses),
 		cmocka_unit_test(after_a_success_the_pauses_are_short_again),
 		cmocka_unit_test(an_operation_is_cancelled_between_attempts),
+		cmocka_unit_test(a_cancelled_operation_is_not_tried_again),
 		cmocka_unit_test(a_loop_spins_for_its_time_after_work_and_then_sleeps),
 		cmocka_unit_test(regions_idle_for_ten_seconds_go_back_by_themselves),
 		cmocka_unit_test(each_failing_allocation_is_an_error_or_does_not_matter),

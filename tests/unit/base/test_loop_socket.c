@@ -9,6 +9,43 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* So many requests to cancel ask for an operation that there is not, as if the kernel were just
+ * trying the real one again. The tests are linked so that the loop calls these. */
+static unsigned nr_misses;
+
+static void miss_cancels(struct io_uring *ring)
+{
+	struct io_uring_sq *sq = &ring->sq;
+	struct io_uring_sqe *sqe;
+
+	for (unsigned i = sq->sqe_head; i != sq->sqe_tail; i++) {
+		sqe = &sq->sqes[i & *sq->kring_mask];
+		if (sqe->opcode != IORING_OP_ASYNC_CANCEL || !nr_misses)
+			continue;
+		sqe->addr = 2;
+		nr_misses--;
+	}
+}
+
+int __real_io_uring_submit_and_get_events(struct io_uring *ring);
+int __wrap_io_uring_submit_and_get_events(struct io_uring *ring);
+int __wrap_io_uring_submit_and_get_events(struct io_uring *ring)
+{
+	miss_cancels(ring);
+	return __real_io_uring_submit_and_get_events(ring);
+}
+
+int __real_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe,
+	unsigned nr, struct __kernel_timespec *timeout, sigset_t *mask);
+int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe,
+	unsigned nr, struct __kernel_timespec *timeout, sigset_t *mask);
+int __wrap_io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **cqe,
+	unsigned nr, struct __kernel_timespec *timeout, sigset_t *mask)
+{
+	miss_cancels(ring);
+	return __real_io_uring_submit_and_wait_timeout(ring, cqe, nr, timeout, mask);
+}
+
 struct pair {
 	struct loop_file ours;
 	int ours_fd;
@@ -188,6 +225,25 @@ static void cancelled_receive_completes_once_and_socket_stays_usable(void **stat
 	pair_close(loop, &pair);
 }
 
+static void a_request_to_cancel_that_misses_is_repeated(void **state)
+{
+	struct loop *loop = *state;
+	char bytes[8];
+	struct iovec iov = {bytes, sizeof(bytes)};
+	struct waited receive;
+	struct pair pair;
+
+	pair_open(loop, &pair);
+	waited_init(&receive);
+	loop_receive(loop, &receive.op, &pair.ours, &iov, 1);
+	loop_turn(loop);
+	nr_misses = engines_chosen == LOOP_ENGINE_URING ? 3 : 0;
+	loop_cancel(loop, &receive.op);
+	assert_int_equal(waited_result(loop, &receive), -ECANCELED);
+	assert_int_equal(nr_misses, 0);
+	pair_close(loop, &pair);
+}
+
 /* Receives again from its own completion. */
 struct again {
 	struct loop_op op;
@@ -292,6 +348,7 @@ int main(int argc, char **argv)
 		loop_test(data_and_end_of_stream_sent_together_are_both_received),
 		loop_test(reset_ends_receive_and_send),
 		loop_test(cancelled_receive_completes_once_and_socket_stays_usable),
+		loop_test(a_request_to_cancel_that_misses_is_repeated),
 		loop_test(a_receive_that_ends_as_it_is_cancelled_leaves_nothing_behind),
 		loop_test(turning_without_waiting_finds_completions),
 		loop_test(connection_refused_is_told),
