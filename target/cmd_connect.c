@@ -131,7 +131,14 @@ void cmd_connect_run(struct request *request)
 	const struct nvme_connect_data *data = request->bytes;
 	struct conn *conn = request->conn;
 	const struct subsys *subsys = NULL;
-	uint16_t status = cmd_connect_check_data(request, &subsys);
+	uint16_t status;
+
+	/* Another Connect may have come between while this one's data was on its way (RDMA). */
+	if (conn->connected || conn->member.state != CONN_MEMBER_NONE) {
+		request_complete(request, NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR);
+		return;
+	}
+	status = cmd_connect_check_data(request, &subsys);
 
 	/* Checked before; only memory can be short. */
 	if (!status && conn_set_depth(conn, le16_get(connect->sqsize) + 1u))

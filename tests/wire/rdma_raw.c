@@ -345,9 +345,14 @@ static void raw_receive(struct raw *raw, char *arguments)
 	if (raw->nr_held) {
 		wc = raw->held[0];
 		memmove(raw->held, raw->held + 1, --raw->nr_held * sizeof(wc));
-	} else if (!raw_completion(raw, &wc, strtol(arguments, NULL, 10))) {
-		printf("timeout\n");
-		return;
+	} else {
+		/* Those of a burst's sends are in between. */
+		do {
+			if (!raw_completion(raw, &wc, strtol(arguments, NULL, 10))) {
+				printf("timeout\n");
+				return;
+			}
+		} while (wc.wr_id == NR_RECEIVES && !wc.status);
 	}
 	if (wc.status) {
 		raw->ended = true;
