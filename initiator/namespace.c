@@ -283,6 +283,10 @@ static void ns_identified(struct haul_request *request)
 
 	if (!result)
 		result = ns_check_format(id, &block_shift, &why);
+	if (!result && 1u << block_shift > reader->ctrl->limits.max_transfer_bytes) {
+		why = "a block of it is more than a command may carry (MDTS)";
+		result = -EPROTO;
+	}
 	if (!result) {
 		ns_read_info(reader->ctrl, id, block_shift, &reader->info);
 		result = ns_reader_send(reader, NVME_CNS_NS_DESC_LIST, ns_descriptors_answered);
