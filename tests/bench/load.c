@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A load of a fixed number of operations through libhaul, for counting what one costs.
+ * A load of a fixed number of operations through libhaul, for counting what one costs; or none
+ * until the association is lost.
  *
- *	load URI DEPTH COUNT BYTES read|write ENGINE
+ *	load URI DEPTH COUNT BYTES read|write|idle ENGINE
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -32,6 +33,8 @@ static int load_die(struct load *load, const char *step, int result)
 {
 	fprintf(stderr, "load: %s: %s: %s\n", step, strerror(-result),
 		load->ctrl ? haul_ctrl_error(load->ctrl) : "");
+	haul_ctrl_free(load->ctrl);
+	fprintf(stderr, "load: everything is freed\n");
 	return 1;
 }
 
@@ -93,6 +96,16 @@ static int load_run(struct load *load)
 	return 0;
 }
 
+static int load_idle(struct load *load)
+{
+	struct haul_event event;
+	int ret = 0;
+
+	while (ret >= 0 && haul_ctrl_is_live(load->ctrl))
+		ret = haul_loop_wait(load->loop, &event, 1, 100000000);
+	return ret < 0 ? ret : -ENOTCONN;
+}
+
 static int load_open(struct load *load, const char *uri, const char *engine)
 {
 	struct haul_loop_options loop_options = {.size = sizeof(loop_options), .engine = engine};
@@ -133,7 +146,7 @@ int main(int argc, char **argv)
 	int ret;
 
 	if (argc != 7) {
-		fprintf(stderr, "usage: load URI DEPTH COUNT BYTES read|write ENGINE\n");
+		fprintf(stderr, "usage: load URI DEPTH COUNT BYTES read|write|idle ENGINE\n");
 		return 2;
 	}
 	load.depth = (uint32_t)atoi(argv[2]);
@@ -143,7 +156,7 @@ int main(int argc, char **argv)
 	ret = load_open(&load, argv[1], argv[6]);
 	if (ret)
 		return load_die(&load, "open", ret);
-	ret = load_run(&load);
+	ret = strcmp(argv[5], "idle") ? load_run(&load) : load_idle(&load);
 	if (ret)
 		return load_die(&load, "run", ret);
 	haul_loop_stats(load.loop, &stats);

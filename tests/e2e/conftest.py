@@ -62,13 +62,15 @@ def sanitized():
 
 
 class Hauld:
-    """A running hauld; uris by transport."""
+    """A running hauld; uris by transport. NETNS: the network namespace it runs in."""
 
-    def __init__(self, directory, *args, transport="tcp", engine=None, listen=None):
+    def __init__(self, directory, *args, transport="tcp", engine=None, listen=None, netns=None):
         self.log_path = pathlib.Path(directory) / f"hauld-{time.monotonic_ns()}.log"
         command = [str(HAULD), "--listen", listen or f"{transport}://127.0.0.1:0", *args]
         if engine:
             command += ["--engine", engine]
+        if netns:
+            command = ["ip", "netns", "exec", netns, *command]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
                                             text=True, env=environment(transport), preexec_fn=die_with_parent)
