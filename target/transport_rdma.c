@@ -56,6 +56,7 @@ int transport_rdma_state(struct reactor *reactor, struct transport_state **ret)
 	state->devs.iwarp_access = IBV_ACCESS_REMOTE_WRITE;
 	state->devs.comp_vector = reactor->index;
 	state->devs.added = transport_rdma_dev_added;
+	list_init(&state->ports);
 	reactor->transport_state[TRANSPORT_RDMA] = state;
 	*ret = state;
 	return 0;
@@ -64,9 +65,16 @@ int transport_rdma_state(struct reactor *reactor, struct transport_state **ret)
 static void transport_rdma_free_state(struct reactor *reactor)
 {
 	struct transport_state *state = reactor->transport_state[TRANSPORT_RDMA];
+	struct transport_port *tp;
+	struct list *node;
 
 	if (!state)
 		return;
+	while ((node = list_pop_front(&state->ports))) {
+		tp = container_of(node, struct transport_port, node);
+		rdma_cm_destroy(tp->cm, &state->devs.nr_closing);
+		free(tp);
+	}
 	rdma_cm_destroy(state->cm, &state->devs.nr_closing);
 	rdma_devs_destroy(&state->devs);
 	free(state);
@@ -168,12 +176,17 @@ static const char *transport_rdma_listen_hint(int error)
 static int transport_rdma_listen(struct port *port, char *why, size_t why_size)
 {
 	struct transport_port *tp = calloc(1, sizeof(*tp));
+	struct transport_state *state;
 	int result;
 
 	if (!tp)
 		return -ENOMEM;
 	tp->port = port;
 	tp->owner.event = transport_rdma_port_event;
+	list_init(&tp->node);
+	result = transport_rdma_state(port->reactor, &state);
+	if (result)
+		goto free_port;
 	result = rdma_cm_create(port->reactor->loop, &tp->cm);
 	if (result)
 		goto free_port;
@@ -185,6 +198,7 @@ static int transport_rdma_listen(struct port *port, char *why, size_t why_size)
 	if (result)
 		goto destroy_id;
 	transport_rdma_port_number(port, tp->id);
+	list_push_back(&state->ports, &tp->node);
 	port->transport = tp;
 	return 0;
 
@@ -198,6 +212,8 @@ free_port:
 	return result;
 }
 
+/* New ids may be on their way to other reactors and still need the channel they came from: it stays
+ * until no connection is left. */
 static void transport_rdma_unlisten(struct port *port)
 {
 	struct transport_port *tp = port->transport;
@@ -206,8 +222,7 @@ static void transport_rdma_unlisten(struct port *port)
 		return;
 	port->transport = NULL;
 	rdma_destroy_id(tp->id);
-	rdma_cm_destroy(tp->cm, NULL);
-	free(tp);
+	tp->id = NULL;
 }
 
 const struct transport_ops transport_rdma_ops = {

@@ -19,18 +19,20 @@
 /* Slots of one reactor and device: 64 queues of the default depth, in 32 MiB taken as they come. */
 #define TRANSPORT_RDMA_MAX_SLOTS 8192
 
-/* What a reactor keeps of RDMA: made with its first connection. */
+/* What a reactor keeps of RDMA: made with its first listener or connection. */
 struct transport_state {
 	struct rdma_cm *cm;
 	struct rdma_devs devs;
+	struct list ports; /* listeners of this reactor, those that ended included */
 };
 
 struct transport_port {
 	struct rdma_cm_owner owner;
 	struct port *port;
 	struct rdma_cm *cm;
-	struct rdma_cm_id *id;
+	struct rdma_cm_id *id; /* NULL after unlisten */
 	struct log_limit limit;
+	struct list node; /* of the reactor's ports */
 };
 
 enum transport_rdma_state {

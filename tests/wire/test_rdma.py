@@ -3,6 +3,7 @@
 import os
 import random
 import struct
+import subprocess
 import threading
 import time
 
@@ -291,3 +292,26 @@ def test_the_io_queues_end_with_the_admin_queue(hauld, pair):
     pair.admin.kill()
     pair.io.expect_end()
     still_serves(hauld)
+
+
+@pytest.mark.parametrize("delay_ms", range(0, 40, 5))
+def test_connects_on_their_way_survive_the_end_of_the_listener(tmp_path, delay_ms):
+    """SIGTERM while new connections travel from the listener's thread to their own."""
+    daemon = conftest.Hauld(tmp_path, "--listen", "rdma://127.0.0.1:0", "--threads", "4",
+                            "--export", f"ram:1M,nqn={NQN}", env=conftest.rdma_environment())
+    hosts = [subprocess.Popen([str(conftest.BUILD / "tests" / "wire" / "rdma_raw")],
+                              stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                              env=conftest.rdma_environment(),
+                              preexec_fn=conftest._die_with_parent) for _ in range(12)]
+    host, port = daemon.address
+    for raw in hosts:
+        raw.stdin.write(f"connect {host} {port} {private().hex()} 0\n")
+        raw.stdin.flush()
+    time.sleep(delay_ms / 1000)
+    try:
+        assert daemon.stop() == 0, daemon.log_path.read_text()
+    finally:
+        for raw in hosts:
+            raw.kill()
+            raw.wait()
+            raw.stdin.close()
