@@ -5,6 +5,8 @@
 #include "proto/base/log.h"
 
 #include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,10 @@
 static log_sink_fn *log_sink;
 static enum log_level log_max_level;
 static bool log_is_journal;
+
+/* Between the look whether stderr has room and the write: what it guards never blocks. */
+static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
+static unsigned log_nr_lost; /* lines, since one was written */
 
 /* systemd names device and inode of the stream it gave us; a redirected stderr differs. */
 static bool log_stderr_is_journal(void)
@@ -41,6 +47,30 @@ void log_set_sink(log_sink_fn *sink, enum log_level max_level)
 	log_is_journal = sink == log_to_stderr && log_stderr_is_journal();
 }
 
+/* One write a line, so that lines of several threads do not mix; of less than PIPE_BUF, so that it
+ * fits whole where there is any room. A reader that has stopped reading must not stop the loop. */
+static void log_write(const char *prefix, const char *line)
+{
+	struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+	char text[LOG_LINE_BYTES + 64];
+	int length;
+
+	pthread_mutex_lock(&log_mutex);
+	if (poll(&room, 1, 0) != 1 || room.revents != POLLOUT) {
+		log_nr_lost++;
+		goto unlock;
+	}
+	if (log_nr_lost)
+		length = snprintf(text, sizeof(text), "%s%s (%u lines before it were lost)\n",
+			prefix, line, log_nr_lost);
+	else
+		length = snprintf(text, sizeof(text), "%s%s\n", prefix, line);
+	if (write(STDERR_FILENO, text, min_of((size_t)length, sizeof(text) - 1)) == length)
+		log_nr_lost = 0;
+unlock:
+	pthread_mutex_unlock(&log_mutex);
+}
+
 void log_to_stderr(enum log_level level, const char *line)
 {
 	static const struct {
@@ -53,9 +83,7 @@ void log_to_stderr(enum log_level level, const char *line)
 		[LOG_LEVEL_DEBUG] = {"<7>", "debug: "},
 	};
 
-	/* One call a line, so that lines of several threads do not mix. */
-	fprintf(stderr, "%s%s\n", log_is_journal ? prefixes[level].journal : prefixes[level].plain,
-		line);
+	log_write(log_is_journal ? prefixes[level].journal : prefixes[level].plain, line);
 }
 
 /* Control bytes could forge lines or drive a terminal: they are shown as \xNN. Cuts what is too

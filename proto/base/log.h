@@ -18,7 +18,7 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_D
 typedef void log_sink_fn(enum log_level level, const char *line);
 
 /* Before threads start. The sink for programs: stderr, with "<3>"-style priorities when stderr is
- * the journal. */
+ * the journal. It never blocks: lines that find no room are lost, and their number is told. */
 void log_set_sink(log_sink_fn *sink, enum log_level max_level);
 void log_to_stderr(enum log_level level, const char *line);
 

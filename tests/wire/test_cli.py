@@ -230,3 +230,24 @@ def test_a_second_signal_cuts_the_drain_short(start_hauld, tmp_path):
         hauld.process.send_signal(signal.SIGTERM)
         assert hauld.process.wait(timeout=1.5) == 1
     hauld.stop = lambda: 0
+
+
+def test_a_log_that_nobody_reads_stops_nothing():
+    """A host that comes and goes writes lines; stderr may be a pipe whose reader has stopped."""
+    import nvmetcp
+    import re
+    name = "nqn.2026-11.io.haul:unread"
+    command = [HAULD, "--listen", "tcp://127.0.0.1:0", "--export", f"null:1M,nqn={name}",
+               "--log-level", "debug"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          preexec_fn=conftest._die_with_parent) as hauld:
+        try:
+            for line in hauld.stdout:
+                if line.startswith("listening on "):
+                    address = conftest.split_uri(re.match(r"listening on (\S+)", line).group(1))
+                if line.strip() == "ready":
+                    break
+            for _ in range(600):
+                nvmetcp.Admin(address, name, enable=False).close()
+        finally:
+            hauld.kill()

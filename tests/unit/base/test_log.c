@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -108,6 +109,38 @@ static void a_limiter_passes_a_burst_and_tells_what_it_dropped(void **state)
 	assert_string_equal(line_seen, "again");
 }
 
+/* What a daemon's log is when nobody reads it. */
+static void a_reader_that_has_stopped_stops_nobody(void **state)
+{
+	enum { NR_LINES = 2000 };
+	static char text[1 << 20];
+	int fds[2], saved = dup(STDERR_FILENO);
+	ssize_t length;
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	assert_return_code(dup2(fds[1], STDERR_FILENO), 0);
+	log_set_sink(log_to_stderr, LOG_LEVEL_INFO);
+	alarm(30);
+	for (unsigned i = 0; i < NR_LINES; i++)
+		log_info("line %u %0200u", i, 0);
+	length = read(fds[0], text, sizeof(text) - 1);
+	log_info("heard again");
+	alarm(0);
+	dup2(saved, STDERR_FILENO);
+	assert_true(length > 0);
+	text[length - 1] = 0;
+	assert_int_equal(strncmp(text, "line 0 ", 7), 0);
+	length = read(fds[0], text, sizeof(text) - 1);
+	assert_true(length > 0);
+	text[length] = 0;
+	assert_non_null(strstr(text, "heard again ("));
+	assert_non_null(strstr(text, " lines before it were lost)\n"));
+	close(fds[0]);
+	close(fds[1]);
+	close(saved);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -117,6 +150,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(lines_that_are_too_long_are_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_limiter_passes_a_burst_and_tells_what_it_dropped, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_reader_that_has_stopped_stops_nobody, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
