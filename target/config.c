@@ -172,8 +172,8 @@ static int config_settings(struct config_source *source, const struct config_fil
 	return 0;
 }
 
-static int config_listen(
-	struct config_source *source, const struct config_file *config, struct target *target)
+static int config_listen(struct config_source *source, const struct config_file *config,
+	struct target *target, bool resolve)
 {
 	char why[CONFIG_WHY_BYTES];
 	char path[CONFIG_PATH_BYTES];
@@ -184,7 +184,7 @@ static int config_listen(
 			config->listen[i], NVME_URI_LISTENER, &uri, why, sizeof(why));
 
 		if (!error)
-			error = target_add_port(target, &uri, why, sizeof(why));
+			error = target_add_port(target, &uri, resolve, why, sizeof(why));
 		snprintf(path, sizeof(path), "listen.%u", i);
 		if (error)
 			return config_source_wrong(source, path, "%s: %s", config->listen[i], why);
@@ -202,7 +202,8 @@ static int config_allow_host(
 	int error;
 
 	if (node->type != YAML_SCALAR_NODE)
-		return config_source_wrong(source, path, "not the name of a host");
+		return config_source_wrong(source, path,
+			"is not the name of a host, such as nqn.2024-01.com.example:host");
 	nqn = (const char *)node->data.scalar.value;
 	if (nvme_nqn_check(nqn, node->data.scalar.length, &fault))
 		return config_source_wrong(source, path, "'%s': %s", nqn, fault);
@@ -279,18 +280,14 @@ static int config_ns_check(struct config_source *source, const char *path,
 	int nr = !!config->path + !!config->ram + !!config->null;
 	const char *size = config->ram ? config->ram : config->null;
 	const char *kind = config->ram ? "ram" : "null";
+	struct backend_geometry unused;
+	char why[CONFIG_WHY_BYTES];
 	char at[CONFIG_PATH_BYTES + 16];
-	uint64_t bytes;
 
 	if (nr != 1)
 		return config_source_wrong(source, path,
 			"has %s of 'path', 'ram' and 'null': exactly one says what the disk is",
 			nr ? "more than one" : "none");
-	if (size && (backend_parse_size(size, &bytes) || bytes % 4096)) {
-		snprintf(at, sizeof(at), "%s.%s", path, kind);
-		return config_source_wrong(
-			source, at, "'%s' is not a size such as 1G, a multiple of 4096", size);
-	}
 	snprintf(at, sizeof(at), "%s.nsid", path);
 	if (config_source_at(source, at) && !nsid_valid(config->nsid))
 		return config_source_wrong(source, at, "%u is not a number from 1 to %u",
@@ -298,12 +295,15 @@ static int config_ns_check(struct config_source *source, const char *path,
 	snprintf(at, sizeof(at), "%s.block", path);
 	if (config_source_at(source, at) && config->block != 512 && config->block != 4096)
 		return config_source_wrong(source, at, "%u is neither 512 nor 4096", config->block);
+	snprintf(at, sizeof(at), "%s.%s", path, kind);
+	if (size && backend_memory_geometry(
+			    kind, size, config->readonly, config->block, &unused, why, sizeof(why)))
+		return config_source_wrong(source, at, "%s", why);
 	snprintf(at, sizeof(at), "%s.readonly", path);
 	if (config_bool_check(source, at))
 		return -EINVAL;
 	snprintf(spec, spec_size, "%s:%s", kind, size ? size : "");
 	options->path = config->path ? config->path : spec;
-	options->nsid = config->nsid;
 	options->block_bytes = config->block;
 	options->read_only = config->readonly;
 	return 0;
@@ -326,6 +326,30 @@ static bool config_same(const char *a, const char *b)
 	return a && b && !strcmp(a, b);
 }
 
+/* However they are written. One that is not valid is told where it is checked. */
+static bool config_same_uuid(const char *a, const char *b)
+{
+	struct nvme_uuid one, other;
+
+	return a && b && !nvme_uuid_parse(a, &one) && !nvme_uuid_parse(b, &other) &&
+	       !memcmp(&one, &other, sizeof(one));
+}
+
+/* A namespace without an id gets the lowest that those before it have left. */
+static uint32_t config_nsid(const struct config_subsys *subsys, unsigned j)
+{
+	bool used[SUBSYS_MAX_NSID + 1] = {false};
+	uint32_t nsid = 1;
+
+	if (subsys->namespaces[j].nsid)
+		return subsys->namespaces[j].nsid;
+	for (unsigned k = 0; k < j; k++)
+		used[subsys->namespaces[k].nsid] = true;
+	while (used[nsid])
+		nsid++;
+	return nsid;
+}
+
 /* Twice the same id, uuid or path among namespaces, of whatever subsystem. */
 static int config_ns_check_others(struct config_source *source, const struct config_file *config,
 	unsigned i, unsigned j, const char *path)
@@ -340,9 +364,9 @@ static int config_ns_check_others(struct config_source *source, const struct con
 			char at[CONFIG_PATH_BYTES + 16];
 			const char *what = NULL;
 
-			if (k == i && ns->nsid && ns->nsid == other->nsid)
+			if (k == i && ns->nsid == other->nsid)
 				what = "nsid";
-			if (config_same(ns->uuid, other->uuid))
+			if (config_same_uuid(ns->uuid, other->uuid))
 				what = "uuid";
 			if (config_same(ns->path, other->path))
 				what = "path";
@@ -357,10 +381,10 @@ static int config_ns_check_others(struct config_source *source, const struct con
 	return 0;
 }
 
-static int config_ns(struct config_source *source, const struct config_file *config, unsigned i,
+static int config_ns(struct config_source *source, struct config_file *config, unsigned i,
 	unsigned j, struct target *target, struct subsys *subsys, bool open)
 {
-	const struct config_ns *ns = &config->subsystems[i].namespaces[j];
+	struct config_ns *ns = &config->subsystems[i].namespaces[j];
 	struct ns_options options = {0};
 	char why[CONFIG_WHY_BYTES] = "out of memory";
 	char path[CONFIG_PATH_BYTES];
@@ -374,8 +398,10 @@ static int config_ns(struct config_source *source, const struct config_file *con
 		error = config_uuid(source, path, ns->uuid, &uuid);
 		options.uuid = &uuid;
 	}
-	if (!error)
+	if (!error) {
+		options.nsid = ns->nsid = config_nsid(&config->subsystems[i], j);
 		error = config_ns_check_others(source, config, i, j, path);
+	}
 	if (error || !open)
 		return error;
 	error = subsys_add_ns(target, subsys, &options, why, sizeof(why));
@@ -384,7 +410,7 @@ static int config_ns(struct config_source *source, const struct config_file *con
 	return error;
 }
 
-static int config_subsys(struct config_source *source, const struct config_file *config, unsigned i,
+static int config_subsys(struct config_source *source, struct config_file *config, unsigned i,
 	struct target *target, bool open)
 {
 	const struct config_subsys *from = &config->subsystems[i];
@@ -422,7 +448,7 @@ static int config_use(struct target *target, const char *file, bool open)
 	if (!error)
 		error = config_settings(&source, config, &target->settings);
 	if (!error)
-		error = config_listen(&source, config, target);
+		error = config_listen(&source, config, target, open);
 	if (!error && !config->subsystems_count)
 		error = config_source_wrong(&source, "subsystems", "none: at least one is needed");
 	for (unsigned i = 0; !error && i < config->subsystems_count; i++)

@@ -156,8 +156,9 @@ int config_source_load(struct config_source *source, const char *name)
 
 	*source = (struct config_source){.file = name};
 	if (!file) {
-		fprintf(stderr, "%s: cannot be read: %s\n", name, strerror(errno));
-		return -errno;
+		error = -errno;
+		fprintf(stderr, "%s: cannot be read: %s\n", name, strerror(-error));
+		return error;
 	}
 	error = config_source_parse(source, file);
 	fclose(file);
@@ -209,7 +210,7 @@ struct config_hint {
 };
 
 static const struct config_hint config_hints[] = {
-	{"listen", "a list of addresses, such as [tcp://0.0.0.0, rdma://10.0.0.1] is"},
+	{"listen", "a list of at most 64 addresses, such as [tcp://0.0.0.0, rdma://10.0.0.1] is"},
 	{"threads", "a number from 1 to 64 is"},
 	{"engine", "io_uring, epoll or auto is"},
 	{"memory", "a size such as 512M is"},
@@ -218,6 +219,11 @@ static const struct config_hint config_hints[] = {
 	{"nqn", "a name such as nqn.2024-01.com.example:disks is"},
 	{"serial", "at most 20 ASCII characters are"},
 	{"namespaces", "a list with one of 'path', 'ram' and 'null' each is"},
+	{"allow", "'any' or a list of host NQNs is"},
+	{"path", "the path of a file or a block device is"},
+	{"ram", "a size such as 1G is"},
+	{"null", "a size such as 1G is"},
+	{"uuid", "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx, of hexadecimal digits, is"},
 	{"nsid", "a number from 1 to 1024 is"},
 	{"readonly", "true or false is"},
 	{"block", "512 or 4096 is"},
@@ -272,8 +278,14 @@ static void config_say(const char *what, char *ret, size_t size)
 		snprintf(ret, size, "is not a list");
 	else if (!strncmp(what, "Expecting MAPPING", strlen("Expecting MAPPING")))
 		snprintf(ret, size, "is not a mapping of keys to values");
-	else if (!strncmp(what, "Insufficient", strlen("Insufficient")))
+	else if (!strncmp(what, "Expecting STRING", strlen("Expecting STRING")))
+		snprintf(ret, size, "is not a plain value");
+	else if (!strncmp(what, "Insufficient", strlen("Insufficient")) ||
+		 !strncmp(what, "STRING length <", strlen("STRING length <")))
 		snprintf(ret, size, "is empty");
+	else if (!strncmp(what, "Excessive", strlen("Excessive")) ||
+		 !strncmp(what, "STRING length >", strlen("STRING length >")))
+		snprintf(ret, size, "is too long");
 	else
 		snprintf(ret, size, "%s", what[0] ? what : "not understood");
 }

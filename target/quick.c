@@ -24,7 +24,7 @@ int quick_listen(struct target *target, const char *text, char *why, size_t why_
 	struct nvme_uri uri;
 	int error = nvme_uri_parse(text, NVME_URI_LISTENER, &uri, why, why_size);
 
-	return error ? error : target_add_port(target, &uri, why, why_size);
+	return error ? error : target_add_port(target, &uri, true, why, why_size);
 }
 
 static int quick_parse_nsid(const char *text, uint32_t *ret)
@@ -98,9 +98,11 @@ static int quick_add(
 		error = subsys_add(target, export->nqn, &subsys);
 		if (error) {
 			snprintf(why, why_size, "nqn=%s cannot be used: %s", export->nqn,
-				error == -EEXIST ? "it is the discovery subsystem's"
-						 : strerror(-error));
-			return error;
+				error == -EEXIST
+					? "it is the discovery subsystem's: give a name such as "
+					  "nqn.2024-01.com.example:disks"
+					: strerror(-error));
+			return error == -EEXIST ? -EINVAL : error;
 		}
 		subsys->allow_any = true;
 	}

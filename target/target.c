@@ -179,32 +179,34 @@ static int target_resolve(
 	int error = address_resolve(uri->host, uri->port, ret);
 
 	if (error)
-		snprintf(why, why_size, "the listener's host '%s' cannot be found: %s", uri->host,
-			gai_strerror(error));
+		snprintf(why, why_size,
+			"the listener's host '%s' cannot be found: %s: give an address of this machine, "
+			"or 0.0.0.0 or [::]",
+			uri->host, gai_strerror(error));
 	return error ? -EINVAL : 0;
 }
 
-int target_add_port(struct target *target, const struct nvme_uri *uri, char *why, size_t why_size)
+int target_add_port(
+	struct target *target, const struct nvme_uri *uri, bool resolve, char *why, size_t why_size)
 {
 	struct port *port = calloc(1, sizeof(*port));
-	int error = -ENOMEM;
+	int error = 0;
 
 	if (!port)
 		return -ENOMEM;
 	list_init(&port->node);
 	port->ops = transport_find(uri->trtype);
 	port->header_digest_allowed = port->data_digest_allowed = true;
-	if (!port->ops) {
-		snprintf(why, why_size, "this hauld was built without that transport");
-		error = -EPROTONOSUPPORT;
-		goto free_port;
-	}
 	if (target->nr_ports >= TARGET_MAX_PORTS) {
-		snprintf(why, why_size, "more than %u listeners", TARGET_MAX_PORTS);
-		error = -EMFILE;
+		snprintf(why, why_size,
+			"one listener too many: %u are possible; 0.0.0.0 and [::] are all "
+			"addresses in one",
+			TARGET_MAX_PORTS);
+		error = -EINVAL;
 		goto free_port;
 	}
-	error = target_resolve(uri, &port->address, why, why_size);
+	if (resolve)
+		error = target_resolve(uri, &port->address, why, why_size);
 	for (unsigned i = 0; !error && i < uri->nr_options; i++)
 		error = target_parse_option(port, &uri->option[i], why, why_size);
 	if (error)

@@ -76,9 +76,10 @@ struct target {
 
 void target_init(struct target *target, const struct target_settings *settings);
 
-/* A listener for an URI that has been parsed. Resolves the host; may block. */
-int target_add_port(
-	struct target *target, const struct nvme_uri *uri, char *why, size_t why_size) must_check;
+/* A listener for an URI that has been parsed. RESOLVE: also looks the host up, which may block;
+ * without it the listener can only be checked, not started. */
+int target_add_port(struct target *target, const struct nvme_uri *uri, bool resolve, char *why,
+	size_t why_size) must_check;
 
 /* Blocks the signals target_run() waits for, in this thread and those made after. */
 int target_block_signals(void) must_check;

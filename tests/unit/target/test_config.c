@@ -78,6 +78,20 @@ static const struct config_case cases[] = {
 	{SUBSYS "    namespaces:\n      - ram: 1000\n", 5, "ram"},
 	{SUBSYS "    namespaces:\n      - ram: lots\n", 5, "ram"},
 	{SUBSYS "    namespaces:\n      - path: /d\n      - path: /d\n", 6, "path"},
+	{NS "      - null: 2M\n        nsid: 1\n", 7, "namespaces.1.nsid"},
+	{NS "        nsid: 1\n      - null: 2M\n      - null: 2M\n        nsid: 3\n", 0, NULL},
+	{NS "        uuid: 11111111-2222-3333-4444-55555555aaaa\n      - null: 2M\n"
+	    "        uuid: 11111111-2222-3333-4444-55555555AAAA\n",
+		8, "namespaces.1.uuid"},
+	{SUBSYS "    namespaces:\n      - ram: 5120\n", 0, NULL},
+	{SUBSYS "    namespaces:\n      - ram: 5120\n        block: 4096\n", 5, "multiple of 4096"},
+	{SUBSYS "    namespaces:\n      - uuid: {a: b}\n", 5, "hexadecimal"},
+	{SUBSYS "    namespaces:\n      - path: [a]\n", 5, "a block device is right"},
+	{SUBSYS "    namespaces:\n      - ram: []\n", 5, "a size such as 1G is right"},
+	{SUBSYS "    namespaces:\n      - null: ''\n", 5, "is empty: a size such as 1G is right"},
+	{"listen: [tcp://no-such-host.invalid:1]\nsubsystems:\n"
+	 "  - nqn: nqn.2024-01.com.example:a\n",
+		0, NULL},
 };
 
 /* What config_check() says of TEXT on stderr, in RET. */
