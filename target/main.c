@@ -22,6 +22,7 @@
 #define MAIN_WHY_BYTES	 512
 
 enum main_option {
+	MAIN_WORD = 1, /* getopt's for what is not an option */
 	MAIN_LISTEN = 256,
 	MAIN_EXPORT,
 	MAIN_CONFIG,
@@ -80,6 +81,7 @@ struct main_arguments {
 	unsigned nr_listens;
 	const char *exports[MAIN_MAX_LIST];
 	unsigned nr_exports;
+	int last; /* the option before this one: words without a name go on with a list */
 };
 
 static int main_wrong(const char *what)
@@ -168,14 +170,32 @@ static const char *main_current(char **argv)
 	return argv[optind - 1];
 }
 
+static int main_append_any(struct main_arguments *arguments, int list, const char *value)
+{
+	arguments->last = list;
+	if (list == MAIN_LISTEN)
+		return main_append(arguments->listens, &arguments->nr_listens, value);
+	if (list == MAIN_EXPORT)
+		return main_append(arguments->exports, &arguments->nr_exports, value);
+	fprintf(stderr,
+		"hauld: '%s' is not an option: addresses are given with --listen, disks with "
+		"--export\n",
+		value);
+	return -EINVAL;
+}
+
 /* 0, 1: all is said (help, version), or -EINVAL. */
 static int main_take_option(int option, char **argv, struct main_arguments *arguments)
 {
+	int last = arguments->last;
+
+	arguments->last = option;
 	switch (option) {
+	case MAIN_WORD:
+		return main_append_any(arguments, last, optarg);
 	case MAIN_LISTEN:
-		return main_append(arguments->listens, &arguments->nr_listens, optarg);
 	case MAIN_EXPORT:
-		return main_append(arguments->exports, &arguments->nr_exports, optarg);
+		return main_append_any(arguments, option, optarg);
 	case MAIN_CONFIG:
 		arguments->config = optarg;
 		return 0;
@@ -215,8 +235,9 @@ static int main_parse_options(struct main_arguments *arguments)
 	opterr = 0;
 	optind = 0; /* from the start, also the second time */
 	arguments->nr_listens = arguments->nr_exports = 0;
+	arguments->last = 0;
 	while (!ret && (option = getopt_long(
-				arguments->argc, arguments->argv, ":", main_options, NULL)) != -1)
+				arguments->argc, arguments->argv, "-:", main_options, NULL)) != -1)
 		ret = main_take_option(option, arguments->argv, arguments);
 	return ret;
 }
@@ -227,11 +248,8 @@ static int main_parse(struct main_arguments *arguments)
 
 	if (ret)
 		return ret;
-	if (optind < arguments->argc) {
-		fprintf(stderr, "hauld: '%s' is not an option; disks are given with --export\n",
-			arguments->argv[optind]);
-		return -EINVAL;
-	}
+	if (optind < arguments->argc)
+		return main_append_any(arguments, 0, arguments->argv[optind]);
 	if (arguments->check)
 		return 0;
 	if (arguments->config)

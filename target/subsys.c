@@ -184,12 +184,36 @@ static int subsys_attach_ns(struct target *target, struct subsys *subsys,
 	return 0;
 }
 
+static bool subsys_uuid_used(const struct target *target, const struct nvme_uuid *uuid)
+{
+	const struct subsys *subsys;
+
+	list_for_each_entry (subsys, &target->subsystems, node)
+		for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++)
+			if (subsys->ns[nsid] &&
+				!memcmp(&subsys->ns[nsid]->uuid, uuid, sizeof(*uuid)))
+				return true;
+	return false;
+}
+
+/* Hosts take namespaces with one UUID for one disk. */
+static int subsys_check_uuid(
+	const struct target *target, const struct ns_options *options, char *why, size_t why_size)
+{
+	if (!options->uuid || !subsys_uuid_used(target, options->uuid))
+		return 0;
+	snprintf(why, why_size, "uuid= is another namespace's already: give each its own");
+	return -EINVAL;
+}
+
 int subsys_add_ns(struct target *target, struct subsys *subsys, const struct ns_options *options,
 	char *why, size_t why_size)
 {
 	struct backend *backend;
-	int error = subsys_open_backend(options, &backend, why, why_size);
+	int error = subsys_check_uuid(target, options, why, why_size);
 
+	if (!error)
+		error = subsys_open_backend(options, &backend, why, why_size);
 	if (error)
 		return error;
 	error = subsys_attach_ns(target, subsys, options, backend, why, why_size);
@@ -206,8 +230,10 @@ int subsys_add_for_disk(
 	struct nvme_uuid uuid;
 	struct backend *backend;
 	struct subsys *subsys = NULL;
-	int error = subsys_open_backend(options, &backend, why, why_size);
+	int error = subsys_check_uuid(target, options, why, why_size);
 
+	if (!error)
+		error = subsys_open_backend(options, &backend, why, why_size);
 	if (error)
 		return error;
 	uuid = options->uuid ? *options->uuid : nvme_uuid_from_hash(backend->geometry.identity);
@@ -215,7 +241,10 @@ int subsys_add_for_disk(
 	snprintf(nqn, sizeof(nqn), "nqn.2014-08.org.nvmexpress:uuid:%s", text);
 	error = subsys_add(target, nqn, &subsys);
 	if (error) {
-		snprintf(why, why_size, "%s cannot be made: %s", nqn, strerror(-error));
+		snprintf(why, why_size, "%s cannot be made: %s", nqn,
+			error == -EEXIST ? "it is there already: give a name of its own with nqn="
+					 : strerror(-error));
+		error = error == -EEXIST ? -EINVAL : error;
 		goto close_backend;
 	}
 	subsys->allow_any = true;

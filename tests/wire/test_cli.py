@@ -10,6 +10,7 @@ import nvme
 import nvmetcp
 import pytest
 
+UUID = "11111111-2222-3333-4444-555555555555"
 HAULD = str(conftest.BUILD / "target" / "hauld")
 
 
@@ -36,6 +37,15 @@ def run(*args, timeout=20):
     (["--listen", "tcp://127.0.0.1:0", "--export", "null:1M", "--threads", "0"], "threads"),
     (["--listen", "tcp://127.0.0.1:0", "--export", "null:1M", "--threads", "many"], "many"),
     (["--listen", "tcp://127.0.0.1:0", "--export", "null:1M", "--engine", "steam"], "steam"),
+    (["--listen", "tcp://127.0.0.1:0", "--export", f"null:1M,nqn={nvme.DISCOVERY_NQN}"],
+     "give a name such as"),
+    (["--listen", *["tcp://127.0.0.1:0"] * 65, "--export", "null:1M"], "64 are possible"),
+    (["--listen", "tcp://127.0.0.1:0", "--export", f"null:1M,uuid={UUID}", "--export",
+      f"null:2M,uuid={UUID}"], "give each its own"),
+    (["--listen", "tcp://127.0.0.1:0", "--export", f"null:1M,uuid={UUID},nqn=nqn.2026-11.io.haul:a",
+      "--export", f"null:2M,uuid={UUID},nqn=nqn.2026-11.io.haul:b"], "give each its own"),
+    (["tcp://127.0.0.1:0", "--export", "null:1M"], "with --listen"),
+    (["--listen", "tcp://127.0.0.1:0", "--threads", "1", "tcp://127.0.0.1:0"], "with --listen"),
 ])
 def test_a_wrong_command_line_gets_one_line_and_status_2(args, word):
     done = run(*args)
@@ -54,6 +64,12 @@ def test_a_busy_port_is_named(start_hauld):
     hauld = start_hauld("--listen", "tcp://127.0.0.1:0", "--export", "null:1M")
     done = run("--listen", hauld.uris[0], "--export", "null:1M")
     assert done.returncode == 1 and str(hauld.address[1]) in done.stderr
+
+
+def test_one_listen_takes_several_addresses(start_hauld):
+    hauld = start_hauld("--listen", "tcp://127.0.0.1:0", "tcp://[::1]:0", "--export", "null:1M",
+                        "null:2M")
+    assert len(hauld.uris) == 2 and "[::1]" in hauld.uris[1]
 
 
 def test_help_and_version():
