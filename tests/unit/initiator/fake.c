@@ -508,8 +508,8 @@ struct haul_event wait_event(struct haul_loop *hl)
 {
 	struct haul_event event;
 
-	if (haul_loop_wait(hl, &event, 1, 5000000000) != 1)
-		fail_msg("no event within 5 s");
+	if (haul_loop_wait(hl, &event, 1, 60000000000) != 1)
+		fail_msg("no event within a minute");
 	return event;
 }
 

@@ -590,11 +590,22 @@ static void options_of_the_uri_win(void **state)
 	haul_loop_destroy(hl);
 }
 
+/* With epoll: under valgrind the look-up's thread stands still while io_uring waits. */
 static void name_that_does_not_exist_is_said(void **state)
 {
+	struct haul_loop_options loop_options = {.size = sizeof(loop_options), .engine = "epoll"};
+	struct haul_ctrl_options options = short_options(20000);
+	struct haul_loop *hl;
+	struct haul_ctrl *ctrl;
+
 	(void)state;
-	assert_true(connect_result("tcp://does-not-exist.invalid/" FAKE_NQN, 20000,
-			    "does-not-exist.invalid") < 0);
+	assert_int_equal(haul_loop_create(&loop_options, &hl), 0);
+	assert_int_equal(
+		haul_connect(hl, "tcp://does-not-exist.invalid/" FAKE_NQN, &options, 1, &ctrl), 0);
+	assert_true(wait_for(hl, 1) < 0);
+	assert_non_null(strstr(haul_ctrl_error(ctrl), "does-not-exist.invalid"));
+	haul_ctrl_free(ctrl);
+	haul_loop_destroy(hl);
 }
 
 /* --- nonsense --------------------------------------------------------------------------------- */
