@@ -237,6 +237,35 @@ static uint32_t tcp_stream_direct(struct tcp_stream *stream)
 	return nr;
 }
 
+static bool tcp_stream_pdu_has_begun(const struct tcp_stream *stream)
+{
+	return tcp_stream_staged(stream) || stream->pdu.data_len;
+}
+
+/* The timer is not moved at each receive: late is good enough. */
+static void tcp_stream_expect_rest(struct tcp_stream *stream)
+{
+	stream->rx_since_ns = loop_now_ns(stream->loop);
+	if (!loop_timer_is_set(&stream->rx_timer))
+		loop_timer_set(
+			stream->loop, &stream->rx_timer, stream->rx_since_ns + TCP_STREAM_PDU_NS);
+}
+
+/* Between PDUs, and while its own owner holds it up, a stream may be silent for ever. */
+static void tcp_stream_rest_expired(struct loop_timer *timer)
+{
+	struct tcp_stream *stream = container_of(timer, struct tcp_stream, rx_timer);
+	uint64_t deadline_ns = stream->rx_since_ns + TCP_STREAM_PDU_NS;
+
+	if (!stream->rx_out || !tcp_stream_pdu_has_begun(stream))
+		return;
+	if (deadline_ns > loop_now_ns(stream->loop))
+		loop_timer_set(stream->loop, timer, deadline_ns);
+	else
+		tcp_stream_fail(
+			stream, -ETIMEDOUT, "the peer does not send the rest of what it has begun");
+}
+
 void tcp_stream_receive_more(struct tcp_stream *stream)
 {
 	uint8_t *staging = stream->buffers->staging;
@@ -247,6 +276,8 @@ void tcp_stream_receive_more(struct tcp_stream *stream)
 		memmove(staging, staging + stream->rx_begin, staged);
 	stream->rx_begin = 0;
 	stream->rx_end = staged;
+	if (tcp_stream_pdu_has_begun(stream))
+		tcp_stream_expect_rest(stream);
 	nr = tcp_stream_direct(stream);
 	room = TCP_STREAM_STAGING_BYTES - staged;
 	if (stream->rx_large)
@@ -358,6 +389,7 @@ static void tcp_stream_flush(struct loop_flush *flush)
 		return;
 	stream->state = TCP_STREAM_CLOSED;
 	loop_timer_cancel(stream->loop, &stream->timer);
+	loop_timer_cancel(stream->loop, &stream->rx_timer);
 	tcp_stream_close_socket(stream);
 	stream->ops->closed(stream);
 }
@@ -397,6 +429,7 @@ int tcp_stream_init(struct tcp_stream *stream, struct loop *loop, int fd, bool t
 	stream->rules.to_ctrl = to_ctrl;
 	loop_flush_init(&stream->flush, tcp_stream_flush);
 	loop_timer_init(&stream->timer, tcp_stream_expired);
+	loop_timer_init(&stream->rx_timer, tcp_stream_rest_expired);
 	list_init(&stream->tx_queue);
 	list_init(&stream->tx_lent);
 	stream->buffers =
@@ -406,11 +439,16 @@ int tcp_stream_init(struct tcp_stream *stream, struct loop *loop, int fd, bool t
 	ret = loop_timer_reserve(loop);
 	if (ret)
 		goto free_buffers;
-	ret = loop_file_add(loop, &stream->file, fd, LOOP_FILE_SOCKET);
+	ret = loop_timer_reserve(loop);
 	if (ret)
 		goto unreserve_timer;
+	ret = loop_file_add(loop, &stream->file, fd, LOOP_FILE_SOCKET);
+	if (ret)
+		goto unreserve_rx_timer;
 	return 0;
 
+unreserve_rx_timer:
+	loop_timer_unreserve(loop);
 unreserve_timer:
 	loop_timer_unreserve(loop);
 free_buffers:
@@ -432,7 +470,8 @@ void tcp_stream_destroy(struct tcp_stream *stream)
 	loop_flush_cancel(&stream->flush);
 	if (stream->state != TCP_STREAM_CLOSED)
 		tcp_stream_close_socket(stream);
-	loop_timer_unreserve(stream->loop);
+	loop_timer_unreserve(stream->loop); /* TIMER */
+	loop_timer_unreserve(stream->loop); /* RX_TIMER */
 	free(stream->buffers);
 }
 

@@ -75,6 +75,9 @@ enum tcp_stream_state {
 /* A termination request has this long to leave and to be answered by the end of the stream. */
 #define TCP_STREAM_LINGER_NS 1000000000ull
 
+/* Of a PDU that has begun something must come in this time; then the stream has failed. */
+#define TCP_STREAM_PDU_NS 30000000000ull
+
 struct tcp_stream_buffers;
 
 struct tcp_stream {
@@ -93,14 +96,16 @@ struct tcp_stream {
 	/* receiving */
 	struct loop_op rx_op;
 	bool rx_out;
-	bool rx_parsing;	   /* tcp_stream_parse() is on the stack */
-	bool rx_paused;		   /* the owner decides later where the data goes */
-	bool rx_large;		   /* the last data was: keep what follows it out of staging */
-	bool rx_touched;	   /* more of staging than is kept, since it was trimmed */
-	bool rx_trimming;	   /* the receive is called back to trim staging */
-	bool rx_bursts;		   /* the same, since the timer was set */
-	uint32_t rx_begin, rx_end; /* unread bytes in staging */
-	struct nvme_tcp_pdu pdu;   /* the one whose data is passing; data_len 0: none */
+	bool rx_parsing;	    /* tcp_stream_parse() is on the stack */
+	bool rx_paused;		    /* the owner decides later where the data goes */
+	bool rx_large;		    /* the last data was: keep what follows it out of staging */
+	bool rx_touched;	    /* more of staging than is kept, since it was trimmed */
+	bool rx_trimming;	    /* the receive is called back to trim staging */
+	bool rx_bursts;		    /* the same, since the timer was set */
+	uint32_t rx_begin, rx_end;  /* unread bytes in staging */
+	struct loop_timer rx_timer; /* patience with a PDU that has begun; may ring early */
+	uint64_t rx_since_ns;	    /* when the receive that is to bring the rest began */
+	struct nvme_tcp_pdu pdu;    /* the one whose data is passing; data_len 0: none */
 	uint32_t pad_left;
 	uint32_t data_left;
 	uint32_t sink_left;	  /* of data_left: goes to the sink; what is behind it is dropped */

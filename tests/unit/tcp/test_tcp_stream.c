@@ -569,6 +569,81 @@ static void end_of_the_stream_is_told_once(void **state)
 	end_free(end);
 }
 
+/* Turns until all that was sent has been taken; then lets NS pass, as far as patience with a PDU
+ * knows. */
+static void end_let_pass(struct end *end, uint64_t ns)
+{
+	struct loop *loop = end->peer.loop;
+
+	for (unsigned i = 0; i < 20; i++)
+		loop_turn(loop);
+	end->stream.rx_since_ns -= ns;
+	if (loop_timer_is_set(&end->stream.rx_timer))
+		loop_timer_set(loop, &end->stream.rx_timer, loop_now_ns(loop));
+	for (unsigned i = 0; i < 20; i++)
+		loop_turn(loop);
+}
+
+static void a_pdu_that_stops_midway_ends_the_stream(void **state)
+{
+	enum { LEN = 4096, HEADER = sizeof(struct nvme_tcp_capsule_cmd) + NVME_TCP_DIGEST_SIZE };
+	static const struct {
+		size_t sent; /* bytes of the PDU; 0: all */
+		bool discard, pause, fails;
+	} cases[] = {
+		{1, false, false, true},
+		{sizeof(struct nvme_tcp_ch), false, false, true},
+		{HEADER, false, false, true},
+		{HEADER, true, false, true},
+		{HEADER, false, true, false}, /* the owner's own doing */
+		{HEADER + 100, false, false, true},
+		{HEADER + 100, true, false, true},
+		{HEADER + LEN, true, false, true}, /* the digest is missing */
+		{0, false, false, false},
+		{0, true, false, false},
+	};
+	static uint8_t data[LEN], sink[LEN], wire[LEN + 256];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct nvme_tcp_capsule_cmd cmd = {0};
+		struct end *end = end_open(*state, 0);
+		size_t len;
+
+		end_digests(end, true);
+		end->discard = cases[i].discard;
+		end->pause = cases[i].pause;
+		end->sink[0] = (struct iovec){sink, LEN};
+		end->sink_len = LEN;
+		len = peer_build_pdu(
+			&end->peer, wire, NVME_TCP_CAPSULE_CMD, 0, &cmd, sizeof(cmd), data, LEN);
+		peer_send(&end->peer, wire, cases[i].sent ? cases[i].sent : len);
+		end_let_pass(end, TCP_STREAM_PDU_NS / 2);
+		assert_int_equal(end->stream.state, TCP_STREAM_OPEN);
+		end_let_pass(end, TCP_STREAM_PDU_NS / 2 + 1);
+		assert_int_equal(end->stream.state != TCP_STREAM_OPEN, cases[i].fails);
+		if (cases[i].fails)
+			assert_int_equal(end->error, -ETIMEDOUT);
+		end_free(end);
+	}
+}
+
+static void a_pdu_that_comes_slowly_is_waited_for(void **state)
+{
+	struct nvme_tcp_capsule_cmd cmd = {0};
+	struct end *end = end_open(*state, 0);
+	uint8_t wire[256];
+	size_t len = peer_build_pdu(
+		&end->peer, wire, NVME_TCP_CAPSULE_CMD, 0, &cmd, sizeof(cmd), NULL, 0);
+
+	for (size_t i = 0; i < len; i++) {
+		end_let_pass(end, TCP_STREAM_PDU_NS / 4 * 3);
+		peer_send(&end->peer, wire + i, 1);
+	}
+	end_wait_events(end, 1);
+	assert_int_equal(end->events[0], EVENT_HEADER);
+	end_free(end);
+}
+
 static void closing_while_data_and_batch_are_on_their_way(void **state)
 {
 	uint8_t *data = calloc(1, 1 << 20);
@@ -669,6 +744,8 @@ int main(int argc, char **argv)
 		loop_test(short_sends_lose_and_repeat_nothing),
 		loop_test(burst_costs_one_transmit),
 		loop_test(end_of_the_stream_is_told_once),
+		loop_test(a_pdu_that_stops_midway_ends_the_stream),
+		loop_test(a_pdu_that_comes_slowly_is_waited_for),
 		loop_test(closing_while_data_and_batch_are_on_their_way),
 		loop_test(termination_request_is_waited_for_with_a_deadline),
 		loop_test(termination_request_follows_the_batch_whole),
