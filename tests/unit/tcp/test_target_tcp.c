@@ -562,6 +562,23 @@ static void connections_may_end_at_any_byte_of_a_mix(void **state)
 	free(bytes);
 }
 
+/* The stream stands still meanwhile, and so does not see the end. */
+static void a_host_gone_while_its_command_waits_is_noticed_with_the_buffer(void **state)
+{
+	uint8_t data[4096] = {0};
+
+	core_open(*state, 0);
+	core_initialize(0, 0);
+	core_send_command(OP_WRITE_LATER, 1, 4096, data);
+	wait_for(core.loop, !list_empty(&core.waiting));
+	shutdown(core.peer.fd, SHUT_RDWR);
+	for (uint32_t i = 0; i < 10; i++)
+		loop_turn(core.loop);
+	core_give_buffers();
+	wait_for(core.loop, core.conn.transport_quiesced);
+	core_end();
+}
+
 static void data_that_never_comes_ends_the_connection(void **state)
 {
 	struct request *request;
@@ -688,6 +705,7 @@ int main(int argc, char **argv)
 		loop_test(wrong_data_digest_is_the_commands_error_only),
 		loop_test(capsule_that_waits_does_not_hold_up_data_of_another),
 		loop_test(connections_may_end_at_any_byte_of_a_mix),
+		loop_test(a_host_gone_while_its_command_waits_is_noticed_with_the_buffer),
 		loop_test(data_that_never_comes_ends_the_connection),
 		loop_test(wildcard_listener_takes_hosts_of_both_families),
 		loop_test(listener_without_descriptors_rests_and_comes_back),
