@@ -142,6 +142,18 @@ void conn_close(struct conn *conn, const char *why)
 	conn_try_finish(conn);
 }
 
+void conn_close_for_mistake(struct conn *conn, const char *why)
+{
+	char who[CONN_TEXT_SIZE];
+
+	if (conn->state != CONN_LIVE)
+		return;
+	conn_describe(conn, who);
+	log_line_limited(&conn->reactor->peer_log, loop_now_ns(conn->reactor->loop),
+		LOG_LEVEL_WARNING, "%s: mistake of the host: %s", who, why);
+	conn_close(conn, why);
+}
+
 bool conn_has_commands(const struct conn *conn)
 {
 	const struct request *request;

@@ -118,6 +118,9 @@ int conn_set_depth(struct conn *conn, uint32_t depth) must_check;
  * freed before the end of the turn. */
 void conn_close(struct conn *conn, const char *why);
 
+/* The same for what no host may do: a line for the administrator, limited per reactor. */
+void conn_close_for_mistake(struct conn *conn, const char *why);
+
 /* The transport's answer to ops->close(): it holds no request of this connection any more (all
  * given back with request_flushed) and no hardware or kernel can touch its buffers. */
 void conn_quiesced(struct conn *conn);

@@ -30,8 +30,10 @@ static void transport_rdma_ep_failed(struct rdma_ep *ep, int result, const char 
 {
 	struct transport_conn *tc = container_of(ep, struct transport_conn, ep);
 
-	(void)result;
-	conn_close(tc->conn, why);
+	if (result == -EPROTO)
+		conn_close_for_mistake(tc->conn, why);
+	else
+		conn_close(tc->conn, why);
 }
 
 static void transport_rdma_drained(struct rdma_ep *ep)

@@ -20,7 +20,7 @@ static void transport_rdma_command(struct transport_conn *tc, struct rdma_slot *
 
 	if (!request) {
 		rdma_slot_put(slot);
-		conn_close(tc->conn, "more commands than the queue holds");
+		conn_close_for_mistake(tc->conn, "more commands than the queue holds");
 		return;
 	}
 	rr = transport_rdma_request(request);
@@ -45,7 +45,7 @@ void transport_rdma_received(struct rdma_ep *ep, struct rdma_slot *slot)
 			(void)rdma_notify(tc->id, IBV_EVENT_COMM_EST);
 		if (tc->nr_early == tc->depth) {
 			rdma_slot_put(slot);
-			conn_close(tc->conn, "more commands than the queue holds");
+			conn_close_for_mistake(tc->conn, "more commands than the queue holds");
 			return;
 		}
 		tc->nr_early++;

@@ -229,13 +229,11 @@ static void tcp_reply(struct request *request)
 static void tcp_failed(struct tcp_stream *stream, int error, const char *why)
 {
 	struct transport_conn *tc = container_of(stream, struct transport_conn, stream);
-	char text[160];
 
-	if (error == -EPROTO) {
-		snprintf(text, sizeof(text), "mistake of the host: %s", why);
-		why = text;
-	}
-	conn_close(tc->conn, why);
+	if (error == -EPROTO)
+		conn_close_for_mistake(tc->conn, why);
+	else
+		conn_close(tc->conn, why);
 }
 
 static void tcp_closed(struct tcp_stream *stream)

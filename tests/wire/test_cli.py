@@ -267,3 +267,17 @@ def test_a_log_that_nobody_reads_stops_nothing():
                 nvmetcp.Admin(address, name, enable=False).close()
         finally:
             hauld.kill()
+
+
+def test_a_mistake_of_a_host_leaves_a_warning_that_names_it_but_not_a_flood(start_hauld):
+    hauld = start_hauld("--listen", "tcp://127.0.0.1:0", "--export", "null:1M", "--threads", "1")
+    for count in range(40):
+        with nvmetcp.Tcp(hauld.address) as host:
+            name = "%s:%d" % host.sock.getsockname()
+            host.send(host.h2c_data(1, 1, 0, b"x" * 512))
+            host.expect_end()
+            if count == 0:
+                wait_for_log(hauld, name)
+                line = [line for line in hauld.log_path.read_text().splitlines() if name in line]
+                assert len(line) == 1 and "mistake of the host" in line[0], line
+    assert 1 <= hauld.log_path.read_text().count("mistake of the host") < 40
