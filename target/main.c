@@ -325,7 +325,7 @@ static void main_raise_limits(void)
 
 static int main_serve(struct target *target)
 {
-	char why[MAIN_WHY_BYTES] = "";
+	char why[MAIN_WHY_BYTES] = "signals cannot be blocked";
 	int error = target_block_signals();
 
 	main_raise_limits();

@@ -321,29 +321,7 @@ static int target_start_listeners(struct target *target)
 	return target->start_error;
 }
 
-int target_start(struct target *target, char *why, size_t why_size)
-{
-	/* Waiting is all it does: the engine that costs least. */
-	const struct loop_options options = {
-		.engine = LOOP_ENGINE_EPOLL, .nr_ops = TARGET_CONTROL_OPS};
-	int error = loop_create(&options, &target->loop);
-
-	if (error) {
-		snprintf(why, why_size, "no event loop: %s", strerror(-error));
-		return error;
-	}
-	error = target_create_reactors(target, why, why_size);
-	if (error)
-		return error;
-	error = target_start_reactors(target);
-	if (!error)
-		error = target_start_listeners(target);
-	if (error)
-		snprintf(why, why_size, "%s", target->start_why);
-	return error;
-}
-
-/* --- on the control thread: the end ---------------------------------------------------------- */
+/* --- on the control thread: signals ---------------------------------------------------------- */
 
 static void target_is_stopped(struct loop_message *message)
 {
@@ -406,7 +384,12 @@ int target_block_signals(void)
 static int target_watch_signals(struct target *target)
 {
 	sigset_t set;
+	int error;
 
+	loop_timer_init(&target->deadline, target_deadline);
+	error = loop_timer_reserve(target->loop);
+	if (error)
+		return error;
 	target_signal_set(&set);
 	target->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (target->signal_fd < 0)
@@ -415,16 +398,38 @@ static int target_watch_signals(struct target *target)
 	return loop_poll_add(target->loop, &target->signal_poll, target->signal_fd, POLLIN);
 }
 
-int target_run(struct target *target)
-{
-	int error;
+/* --- on the control thread: start and end ---------------------------------------------------- */
 
-	loop_timer_init(&target->deadline, target_deadline);
-	error = loop_timer_reserve(target->loop);
-	if (!error)
-		error = target_watch_signals(target);
+int target_start(struct target *target, char *why, size_t why_size)
+{
+	/* Waiting is all it does: the engine that costs least. */
+	const struct loop_options options = {
+		.engine = LOOP_ENGINE_EPOLL, .nr_ops = TARGET_CONTROL_OPS};
+	int error = loop_create(&options, &target->loop);
+
+	if (error) {
+		snprintf(why, why_size, "no event loop: %s", strerror(-error));
+		return error;
+	}
+	error = target_create_reactors(target, why, why_size);
 	if (error)
 		return error;
+	error = target_start_reactors(target);
+	if (!error)
+		error = target_start_listeners(target);
+	if (error) {
+		snprintf(why, why_size, "%s", target->start_why);
+		return error;
+	}
+	/* Last: nothing waits here any more, so a signal finds all that it is to stop. */
+	error = target_watch_signals(target);
+	if (error)
+		snprintf(why, why_size, "signals cannot be watched: %s", strerror(-error));
+	return error;
+}
+
+int target_run(struct target *target)
+{
 	sd_notify(0, "READY=1");
 	loop_run(target->loop);
 	loop_poll_del(target->loop, &target->signal_poll, NULL);

@@ -84,7 +84,8 @@ int target_add_port(struct target *target, const struct nvme_uri *uri, bool reso
 /* Blocks the signals target_run() waits for, in this thread and those made after. */
 int target_block_signals(void) must_check;
 
-/* Makes the reactors, attaches the namespaces and starts to listen. On failure WHY has one line
+/* Makes the reactors, attaches the namespaces, starts to listen and to watch the signals: all that
+ * can fail. On failure WHY has one line
  * for the user; target_destroy() is due either way. */
 int target_start(struct target *target, char *why, size_t why_size) must_check;
 

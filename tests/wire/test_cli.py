@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """hauld's command line and configuration: what is wrong is said in one line, with status 2."""
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -281,3 +282,23 @@ def test_a_mistake_of_a_host_leaves_a_warning_that_names_it_but_not_a_flood(star
                 line = [line for line in hauld.log_path.read_text().splitlines() if name in line]
                 assert len(line) == 1 and "mistake of the host" in line[0], line
     assert 1 <= hauld.log_path.read_text().count("mistake of the host") < 40
+
+
+def test_what_cannot_be_had_is_told_before_ready():
+    """With ever more descriptors allowed: either one line and status 1, or ready and a clean stop."""
+    outcomes = set()
+    for limit in range(4, 64):
+        process = subprocess.Popen(
+            [HAULD, "--listen", "tcp://127.0.0.1:0", "--export", "null:1M", "--threads", "1"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+        ready = "ready\n" in iter(process.stdout.readline, "")
+        if ready:
+            process.terminate()
+        _, said = process.communicate(timeout=20)
+        outcomes.add(ready)
+        assert process.returncode == (0 if ready else 1), (limit, said)
+        assert ready or "hauld" in said, (limit, "ended without a word")
+        if ready:
+            break
+    assert outcomes == {False, True}
