@@ -34,23 +34,57 @@ static size_t uri_path_length(const char *uri)
 	return strcspn(uri, "?");
 }
 
+/* Digits only, 1 to FFFFFFFEh (NVMe base 2.0 3.2.1): what is cut off or read too far is another
+ * namespace. */
+static int nsid_parse(const char *text, size_t length, uint32_t *ret)
+{
+	uint64_t value = 0;
+
+	if (length == 0 || length > 10)
+		return -EINVAL;
+	for (size_t at = 0; at < length; at++) {
+		if (!isdigit((unsigned char)text[at]))
+			return -EINVAL;
+		value = value * 10 + (uint64_t)(text[at] - '0');
+	}
+	if (value < 1 || value > 0xfffffffe)
+		return -EINVAL;
+	*ret = (uint32_t)value;
+	return 0;
+}
+
+static int nsid_refused(struct thread_data *td, const char *text, size_t length)
+{
+	char line[160];
+
+	snprintf(line, sizeof(line),
+		"'%.*s' is no namespace's number: give 1 to 4294967294, in digits",
+		(int)min(length, (size_t)64), text);
+	return fio_haul_fail(td, -EINVAL, line);
+}
+
 /*
- * Cuts the NSID off, if there is one: the last part of scheme://host/NQN/NSID. Returns it, or 0,
- * and the rest with the options in RET.
+ * Cuts the NSID off, if there is one: the last part of scheme://host/NQN/NSID. It is put into
+ * RET_NSID (0: none), the rest with the options into RET.
  */
-static uint32_t uri_cut_nsid(const char *uri, char *ret, size_t size)
+static int uri_cut_nsid(
+	struct thread_data *td, const char *uri, char *ret, size_t size, uint32_t *ret_nsid)
 {
 	size_t path = uri_path_length(uri);
 	const char *host = strstr(uri, "://");
 	const char *nqn = host ? memchr(host + 3, '/', path - (size_t)(host + 3 - uri)) : NULL;
 	const char *nsid = nqn ? memchr(nqn + 1, '/', path - (size_t)(nqn + 1 - uri)) : NULL;
+	size_t length;
 
+	*ret_nsid = 0;
 	if (!nsid) {
 		snprintf(ret, size, "%s", uri);
 		return 0;
 	}
 	snprintf(ret, size, "%.*s%s", (int)(nsid - uri), uri, uri + path);
-	return (uint32_t)strtoul(nsid + 1, NULL, 10);
+	nsid++;
+	length = path - (size_t)(nsid - uri);
+	return nsid_parse(nsid, length, ret_nsid) ? nsid_refused(td, nsid, length) : 0;
 }
 
 /*
@@ -63,14 +97,16 @@ static int volume_name(
 	const struct fio_haul_options *options = td->eo;
 	const char *name = td->o.filename ? td->files[index]->file_name : options->uri;
 	char text[256];
+	int error;
 
 	if (td->o.filename && name_is_number(name)) {
 		if (!options->uri)
 			return fio_haul_fail(td, -EINVAL,
 				"filename= has namespace numbers, but uri= is missing");
-		uri_cut_nsid(options->uri, ret, size);
-		*ret_nsid = (uint32_t)strtoul(name, NULL, 10);
-		return 0;
+		error = uri_cut_nsid(td, options->uri, ret, size, ret_nsid);
+		if (!error && nsid_parse(name, strlen(name), ret_nsid))
+			error = nsid_refused(td, name, strlen(name));
+		return error;
 	}
 	if (!name)
 		return fio_haul_fail(
@@ -82,8 +118,7 @@ static int volume_name(
 			name);
 		return fio_haul_fail(td, -EINVAL, text);
 	}
-	*ret_nsid = uri_cut_nsid(name, ret, size);
-	return 0;
+	return uri_cut_nsid(td, name, ret, size, ret_nsid);
 }
 
 /* --- waiting ------------------------------------------------------------------------------- */
