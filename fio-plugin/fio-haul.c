@@ -5,6 +5,9 @@
  */
 #include "fio-plugin/fio_haul.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #define HAUL_OPTION(NAME, TYPE, HELP, ...)                                            \
 	{                                                                             \
 		.name = #NAME, .lname = "haul " #NAME, .type = TYPE,                  \
@@ -31,32 +34,83 @@ static struct fio_option options[] = {
 
 /* --- the job's life ------------------------------------------------------------------------ */
 
-/* In the parent, before fork: only to find sizes out. Nothing of it may live on. */
-static int fio_haul_setup(struct thread_data *td)
+/* What the child finds out: of each file, or why not. */
+struct fio_haul_size {
+	uint64_t size;
+	int error;
+};
+
+/* In a child of its own: tells the sizes of all files through FD. */
+static void fio_haul_tell_sizes(struct thread_data *td, int fd)
 {
+	struct fio_haul_size answer = {0};
 	struct fio_haul_job *job;
+
+	answer.error = fio_haul_open(td, 0, &job);
+	for (unsigned i = 0; !i || i < td->o.nr_files; i++) {
+		if (!answer.error)
+			answer.size =
+				job->volumes[i].info.nr_blocks * job->volumes[i].info.block_bytes;
+		if (write(fd, &answer, sizeof(answer)) != sizeof(answer) || answer.error)
+			break;
+	}
+	if (!answer.error)
+		fio_haul_close(job);
+	fflush(NULL);
+}
+
+static int fio_haul_read_sizes(struct thread_data *td, int fd)
+{
+	struct fio_haul_size answer;
 	struct fio_file *f;
 	unsigned int i;
-	int error;
+
+	for_each_file(td, f, i)
+	{
+		if (read(fd, &answer, sizeof(answer)) != sizeof(answer))
+			return EIO;
+		if (answer.error)
+			return answer.error;
+		f->filetype = FIO_TYPE_BLOCK;
+		f->real_file_size = answer.size;
+		fio_file_set_size_known(f);
+	}
+	return 0;
+}
+
+/*
+ * In fio's parent, before the jobs are forked. RDMA must not be opened in a process that forks: its
+ * device, which librdmacm keeps open, would be shared by all jobs. So a child looks the sizes up.
+ */
+static int fio_haul_setup(struct thread_data *td)
+{
+	int fds[2], error;
+	pid_t child;
 
 	if (!td->o.filename && td->o.nr_files > 1) {
 		log_err("fio-haul: nrfiles= needs filename= with as many namespaces\n");
 		td_verror(td, EINVAL, "nrfiles");
 		return EINVAL;
 	}
-	error = fio_haul_open(td, 0, &job);
-	if (error)
-		return error;
-	for_each_file(td, f, i)
-	{
-		const struct haul_ns_info *info = &job->volumes[i].info;
-
-		f->filetype = FIO_TYPE_BLOCK;
-		f->real_file_size = info->nr_blocks * info->block_bytes;
-		fio_file_set_size_known(f);
+	if (pipe(fds))
+		return errno;
+	fflush(NULL);
+	child = fork();
+	if (child == 0) {
+		close(fds[0]);
+		fio_haul_tell_sizes(td, fds[1]);
+		_exit(0);
 	}
-	fio_haul_close(job);
-	return 0;
+	error = child < 0 ? errno : 0;
+	close(fds[1]);
+	if (!error) {
+		error = fio_haul_read_sizes(td, fds[0]);
+		waitpid(child, NULL, 0);
+	}
+	close(fds[0]);
+	if (error)
+		td_verror(td, error, "haul: finding out the size");
+	return error;
 }
 
 static int fio_haul_init(struct thread_data *td)

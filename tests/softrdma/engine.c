@@ -223,6 +223,8 @@ static int engine_spawn(void)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = pthread_create(&engine.thread, NULL, engine_main, NULL);
+	if (!ret)
+		pthread_setname_np(engine.thread, "softrdma");
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (!ret)
 		pthread_detach(engine.thread);
