@@ -149,6 +149,11 @@ void conn_close(struct conn *conn, const char *why)
 	conn->ops->close(conn);
 }
 
+void conn_close_for_mistake(struct conn *conn, const char *why)
+{
+	conn_close(conn, why);
+}
+
 void conn_quiesced(struct conn *conn)
 {
 	assert_false(conn->transport_quiesced);
