@@ -77,14 +77,6 @@ static struct haul_request *tcp_request_of_item(struct tcp_item *item)
 	return (struct haul_request *)((uintptr_t)tr - offsetof(struct haul_request, transport));
 }
 
-static void tcp_fatal(struct haul_transport_queue *tq, enum nvme_tcp_fes fes, size_t fei,
-	const void *header, size_t header_len, const char *why)
-{
-	const struct nvme_tcp_fatal fatal = {.fes = (uint16_t)fes, .fei = (uint32_t)fei};
-
-	tcp_stream_terminate(&tq->stream, &fatal, header, (uint32_t)header_len, why);
-}
-
 /* --- sending --------------------------------------------------------------------------------- */
 
 static void tcp_build_ic_req(struct haul_transport_queue *tq)
@@ -96,8 +88,7 @@ static void tcp_build_ic_req(struct haul_transport_queue *tq)
 		.ch = {.type = NVME_TCP_IC_REQ, .hlen = sizeof(*req), .plen = le32(sizeof(*req))},
 		.pfv = le16(NVME_TCP_PFV),
 		.hpda = 0,
-		.dgst = (uint8_t)((queue->header_digest ? NVME_TCP_DGST_HEADER : 0) |
-				  (queue->data_digest ? NVME_TCP_DGST_DATA : 0)),
+		.dgst = nvme_tcp_dgst(queue->header_digest, queue->data_digest),
 		.maxr2t = le32(0), /* one at a time */
 	};
 }
@@ -123,18 +114,10 @@ static void tcp_build_h2c_data(
 	struct haul_transport_queue *tq, struct haul_request *request, uint32_t len)
 {
 	struct tcp_request *tr = tcp_request(request);
-	struct tcp_stream *stream = &tq->stream;
 	uint8_t flags = len == tr->r2t_left ? NVME_TCP_LAST_PDU : 0;
-	struct nvme_tcp_data *data =
-		tcp_stream_put_header(stream, NVME_TCP_H2C_DATA, flags, sizeof(*data), len);
 
-	data->cccid = request->cmd.cid;
-	data->ttag = le16(tr->ttag);
-	data->datao = le32(tr->r2t_offset);
-	data->datal = le32(len);
-	memset(data->rsvd20, 0, sizeof(data->rsvd20));
-	tcp_stream_seal_header(data);
-	tcp_stream_put_data(stream, request->iov, tr->r2t_offset, len);
+	tcp_stream_put_data_pdu(
+		&tq->stream, flags, request->cmd.cid, tr->ttag, request->iov, tr->r2t_offset, len);
 	tr->r2t_offset += len;
 	tr->r2t_left -= len;
 }
@@ -216,8 +199,8 @@ static struct haul_request *tcp_request_of_pdu(struct haul_transport_queue *tq, 
 
 	if (likely(request && tcp_request(request)->built))
 		return request;
-	tcp_fatal(tq, NVME_TCP_FES_INVALID_HEADER_FIELD, cid_offset, header, header_len,
-		"no command with this identifier is out");
+	tcp_stream_terminate(&tq->stream, NVME_TCP_FES_INVALID_HEADER_FIELD, cid_offset, header,
+		header_len, "no command with this identifier is out");
 	return NULL;
 }
 
@@ -258,12 +241,12 @@ static void tcp_received_resp(
 	if (!request)
 		return;
 	if (tcp_request(request)->answered) {
-		tcp_fatal(tq, NVME_TCP_FES_SEQUENCE, 0, resp, sizeof(*resp),
+		tcp_stream_terminate(&tq->stream, NVME_TCP_FES_SEQUENCE, 0, resp, sizeof(*resp),
 			"a command has been answered twice");
 		return;
 	}
 	if (!nvme_cqe_status(&resp->cqe) && tcp_data_is_missing(request, tcp_request(request))) {
-		tcp_fatal(tq, NVME_TCP_FES_SEQUENCE, 0, resp, sizeof(*resp),
+		tcp_stream_terminate(&tq->stream, NVME_TCP_FES_SEQUENCE, 0, resp, sizeof(*resp),
 			"a command ended well without all of its data");
 		return;
 	}
@@ -282,14 +265,14 @@ static void tcp_received_data(
 		return;
 	tr = tcp_request(request);
 	if (le32_get(data->datal) != data_len) {
-		tcp_fatal(tq, NVME_TCP_FES_INVALID_HEADER_FIELD,
+		tcp_stream_terminate(&tq->stream, NVME_TCP_FES_INVALID_HEADER_FIELD,
 			offsetof(struct nvme_tcp_data, datal), data, sizeof(*data),
 			"the data has another length");
 		return;
 	}
 	if (!request->to_host || le32_get(data->datao) != tr->received || end > request->data_len ||
 		((data->ch.flags & NVME_TCP_LAST_PDU) && end != request->data_len)) {
-		tcp_fatal(tq, NVME_TCP_FES_OUT_OF_RANGE, 0, data, sizeof(*data),
+		tcp_stream_terminate(&tq->stream, NVME_TCP_FES_OUT_OF_RANGE, 0, data, sizeof(*data),
 			"the data is not what the command asked for");
 		return;
 	}
@@ -327,13 +310,13 @@ static void tcp_received_r2t(struct haul_transport_queue *tq, const struct nvme_
 		return;
 	tr = tcp_request(request);
 	if (tr->r2t_left) {
-		tcp_fatal(tq, NVME_TCP_FES_LIMIT_EXCEEDED, 0, r2t, sizeof(*r2t),
+		tcp_stream_terminate(&tq->stream, NVME_TCP_FES_LIMIT_EXCEEDED, 0, r2t, sizeof(*r2t),
 			"a second R2T for a command, of which only one may be out");
 		return;
 	}
 	if (request->to_host || tr->in_capsule || tr->answered || offset != tr->asked || !len ||
 		offset + len > request->data_len) {
-		tcp_fatal(tq, NVME_TCP_FES_OUT_OF_RANGE, 0, r2t, sizeof(*r2t),
+		tcp_stream_terminate(&tq->stream, NVME_TCP_FES_OUT_OF_RANGE, 0, r2t, sizeof(*r2t),
 			"the R2T asks for data the command does not have");
 		return;
 	}
@@ -367,8 +350,7 @@ static const char *tcp_ic_resp_fault(const struct haul_transport_queue *tq,
 {
 	const struct haul_queue *queue = tq->queue;
 	uint32_t maxh2cdata = le32_get(resp->maxh2cdata);
-	uint8_t asked = (uint8_t)((queue->header_digest ? NVME_TCP_DGST_HEADER : 0) |
-				  (queue->data_digest ? NVME_TCP_DGST_DATA : 0));
+	uint8_t asked = nvme_tcp_dgst(queue->header_digest, queue->data_digest);
 
 	*ret_offset = offsetof(struct nvme_tcp_ic_resp, pfv);
 	if (le16_get(resp->pfv) != NVME_TCP_PFV)
@@ -388,21 +370,17 @@ static const char *tcp_ic_resp_fault(const struct haul_transport_queue *tq,
 static void tcp_received_ic_resp(
 	struct haul_transport_queue *tq, const struct nvme_tcp_ic_resp *resp)
 {
-	struct tcp_stream *stream = &tq->stream;
 	size_t offset;
 	const char *fault = tcp_ic_resp_fault(tq, resp, &offset);
 
 	if (fault) {
-		tcp_fatal(tq,
+		tcp_stream_terminate(&tq->stream,
 			le16_get(resp->pfv) ? NVME_TCP_FES_UNSUPPORTED_PARAMETER
 					    : NVME_TCP_FES_INVALID_HEADER_FIELD,
 			offset, resp, sizeof(*resp), fault);
 		return;
 	}
-	stream->rules.header_digest = resp->dgst & NVME_TCP_DGST_HEADER;
-	stream->rules.data_digest = resp->dgst & NVME_TCP_DGST_DATA;
-	stream->rules.initialized = true;
-	stream->peer_pda = resp->cpda;
+	tcp_stream_initialized(&tq->stream, resp->dgst, resp->cpda);
 	tq->maxh2cdata = le32_get(resp->maxh2cdata);
 	tq->state = TCP_QUEUE_LIVE;
 	haul_queue_connected(tq->queue, 0, NULL);

@@ -16,42 +16,29 @@
 #include "target/reactor.h"
 #include "target/request.h"
 
-void tcp_fatal(struct transport_conn *tc, enum nvme_tcp_fes fes, size_t fei, const void *header,
-	size_t header_len, const char *why)
-{
-	const struct nvme_tcp_fatal fatal = {.fes = (uint16_t)fes, .fei = (uint32_t)fei};
-
-	tcp_stream_terminate(&tc->stream, &fatal, header, (uint32_t)header_len, why);
-}
-
 /* --- receiving ------------------------------------------------------------------------------- */
 
 static void tcp_received_ic_req(struct transport_conn *tc, const struct nvme_tcp_ic_req *req)
 {
 	const struct port *port = tc->conn->port;
-	struct tcp_stream *stream = &tc->stream;
 
 	if (le16_get(req->pfv) != NVME_TCP_PFV) {
-		tcp_fatal(tc, NVME_TCP_FES_UNSUPPORTED_PARAMETER,
+		tcp_stream_terminate(&tc->stream, NVME_TCP_FES_UNSUPPORTED_PARAMETER,
 			offsetof(struct nvme_tcp_ic_req, pfv), req, sizeof(*req),
 			"unknown PDU format version");
 		return;
 	}
 	if (req->hpda > NVME_TCP_PDA_MAX) {
-		tcp_fatal(tc, NVME_TCP_FES_INVALID_HEADER_FIELD,
+		tcp_stream_terminate(&tc->stream, NVME_TCP_FES_INVALID_HEADER_FIELD,
 			offsetof(struct nvme_tcp_ic_req, hpda), req, sizeof(*req),
 			"host PDU data alignment above 31");
 		return;
 	}
 	/* In use is what the host asks for and the listener allows. */
-	stream->rules.header_digest =
-		(req->dgst & NVME_TCP_DGST_HEADER) && port->header_digest_allowed;
-	stream->rules.data_digest = (req->dgst & NVME_TCP_DGST_DATA) && port->data_digest_allowed;
-	stream->rules.initialized = true;
-	stream->peer_pda = req->hpda;
-	tc->digests = (uint8_t)((stream->rules.header_digest ? NVME_TCP_DGST_HEADER : 0) |
-				(stream->rules.data_digest ? NVME_TCP_DGST_DATA : 0));
-	tcp_stream_send(stream, &tc->icresp);
+	tc->digests =
+		req->dgst & nvme_tcp_dgst(port->header_digest_allowed, port->data_digest_allowed);
+	tcp_stream_initialized(&tc->stream, tc->digests, req->hpda);
+	tcp_stream_send(&tc->stream, &tc->icresp);
 }
 
 static void tcp_received_cmd(
@@ -61,8 +48,8 @@ static void tcp_received_cmd(
 	struct tcp_request *tr;
 
 	if (!request) {
-		tcp_fatal(tc, NVME_TCP_FES_SEQUENCE, 0, capsule, sizeof(*capsule),
-			"more commands than the queue holds");
+		tcp_stream_terminate(&tc->stream, NVME_TCP_FES_SEQUENCE, 0, capsule,
+			sizeof(*capsule), "more commands than the queue holds");
 		return;
 	}
 	request->cmd = capsule->cmd;
@@ -152,18 +139,10 @@ static void tcp_build_c2h_data(struct tcp_stream *stream, struct request *reques
 {
 	uint8_t flags = NVME_TCP_LAST_PDU | (success ? NVME_TCP_SUCCESS : 0);
 	struct tcp_request *tr = tcp_request(request);
-	struct nvme_tcp_data *data = tcp_stream_put_header(
-		stream, NVME_TCP_C2H_DATA, flags, sizeof(*data), request->data_len);
 
-	data->cccid = request->cmd.cid;
-	data->ttag = le16(0);
-	data->datao = le32(0);
-	data->datal = le32(request->data_len);
-	data->rsvd20[0] = data->rsvd20[1] = data->rsvd20[2] = data->rsvd20[3] = 0;
-	tcp_stream_seal_header(data);
 	tr->iov.iov_base = request->bytes;
 	tr->iov.iov_len = request->data_len;
-	tcp_stream_put_data(stream, &tr->iov, 0, request->data_len);
+	tcp_stream_put_data_pdu(stream, flags, request->cmd.cid, 0, &tr->iov, 0, request->data_len);
 }
 
 static void tcp_build_reply(struct tcp_stream *stream, struct request *request)

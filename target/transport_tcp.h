@@ -84,8 +84,4 @@ void tcp_data_forget(struct transport_conn *tc, struct request *request);
 void tcp_data_pull_expired(struct loop_timer *timer);
 void tcp_data_destroy(struct transport_conn *tc);
 
-/* transport_tcp.c: the host has made a mistake in the PDU with this header. */
-void tcp_fatal(struct transport_conn *tc, enum nvme_tcp_fes fes, size_t fei, const void *header,
-	size_t header_len, const char *why);
-
 #endif

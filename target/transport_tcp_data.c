@@ -218,28 +218,28 @@ void tcp_data_h2c(struct transport_conn *tc, const struct nvme_tcp_data *data, u
 	struct tcp_request *tr;
 
 	if (!request) {
-		tcp_fatal(tc, NVME_TCP_FES_INVALID_HEADER_FIELD,
+		tcp_stream_terminate(&tc->stream, NVME_TCP_FES_INVALID_HEADER_FIELD,
 			offsetof(struct nvme_tcp_data, ttag), data, sizeof(*data),
 			"no R2T has this transfer tag");
 		return;
 	}
 	tr = tcp_request(request);
 	if (le16_get(data->cccid) != le16_get(request->cmd.cid)) {
-		tcp_fatal(tc, NVME_TCP_FES_INVALID_HEADER_FIELD,
+		tcp_stream_terminate(&tc->stream, NVME_TCP_FES_INVALID_HEADER_FIELD,
 			offsetof(struct nvme_tcp_data, cccid), data, sizeof(*data),
 			"the R2T is of another command");
 		return;
 	}
 	/* A count of dwords (NVMe TCP 1.0c 3.6.2.6). */
 	if (le32_get(data->datal) != data_len || data_len % 4) {
-		tcp_fatal(tc, NVME_TCP_FES_INVALID_HEADER_FIELD,
+		tcp_stream_terminate(&tc->stream, NVME_TCP_FES_INVALID_HEADER_FIELD,
 			offsetof(struct nvme_tcp_data, datal), data, sizeof(*data),
 			"the data has another length");
 		return;
 	}
 	if (offset != tr->received || offset + data_len > request->data_len ||
 		last != (offset + data_len == request->data_len)) {
-		tcp_fatal(tc, NVME_TCP_FES_OUT_OF_RANGE, 0, data, sizeof(*data),
+		tcp_stream_terminate(&tc->stream, NVME_TCP_FES_OUT_OF_RANGE, 0, data, sizeof(*data),
 			"the data is not what the R2T asked for");
 		return;
 	}

@@ -130,14 +130,14 @@ static bool tcp_stream_cut_header(struct tcp_stream *stream)
 	if (staged < sizeof(*ch))
 		return false;
 	if (nvme_tcp_pdu_check(&stream->rules, ch, &pdu, &fatal)) {
-		tcp_stream_terminate(stream, &fatal, ch, staged, NULL);
+		tcp_stream_terminate(stream, fatal.fes, fatal.fei, ch, staged, NULL);
 		return false;
 	}
 	need = pdu.header_len + (pdu.header_digest ? NVME_TCP_DIGEST_SIZE : 0);
 	if (staged < need)
 		return false;
 	if (!tcp_stream_header_is_intact(ch, &pdu, &fatal)) {
-		tcp_stream_terminate(stream, &fatal, ch, pdu.header_len, NULL);
+		tcp_stream_terminate(stream, fatal.fes, fatal.fei, ch, pdu.header_len, NULL);
 		return false;
 	}
 	stream->rx_begin += need;
@@ -464,6 +464,14 @@ void tcp_stream_start(struct tcp_stream *stream)
 	tcp_stream_kick(stream);
 }
 
+void tcp_stream_initialized(struct tcp_stream *stream, uint8_t dgst, uint8_t peer_pda)
+{
+	stream->rules.header_digest = dgst & NVME_TCP_DGST_HEADER;
+	stream->rules.data_digest = dgst & NVME_TCP_DGST_DATA;
+	stream->rules.initialized = true;
+	stream->peer_pda = peer_pda;
+}
+
 void tcp_stream_destroy(struct tcp_stream *stream)
 {
 	assert(!stream->rx_out && !stream->tx_out);
@@ -505,22 +513,22 @@ void tcp_stream_fail(struct tcp_stream *stream, int error, const char *why)
 	stream->ops->failed(stream, error, why);
 }
 
-void tcp_stream_terminate(struct tcp_stream *stream, const struct nvme_tcp_fatal *fatal,
-	const void *header, uint32_t header_len, const char *why)
+void tcp_stream_terminate(struct tcp_stream *stream, uint16_t fes, size_t fei, const void *header,
+	size_t header_len, const char *why)
 {
 	char text[128];
 
 	if (stream->state != TCP_STREAM_OPEN)
 		return;
-	stream->fatal = *fatal;
-	stream->fatal_header_len = (uint8_t)min_of(header_len, NVME_TCP_TERM_DATA_MAX + 0u);
+	stream->fatal = (struct nvme_tcp_fatal){.fes = fes, .fei = (uint32_t)fei};
+	stream->fatal_header_len = (uint8_t)min_of(header_len, (size_t)NVME_TCP_TERM_DATA_MAX);
 	memcpy(stream->fatal_header, header, stream->fatal_header_len);
 	stream->term_wanted = true;
 	if (why)
-		snprintf(text, sizeof(text), "%s: %s", tcp_stream_fes_text(fatal->fes), why);
+		snprintf(text, sizeof(text), "%s: %s", tcp_stream_fes_text(fes), why);
 	else
 		snprintf(
-			text, sizeof(text), "%s (%u)", tcp_stream_fes_text(fatal->fes), fatal->fei);
+			text, sizeof(text), "%s (%u)", tcp_stream_fes_text(fes), stream->fatal.fei);
 	tcp_stream_fail(stream, -EPROTO, text);
 }
 

@@ -137,6 +137,8 @@ struct tcp_stream {
 int tcp_stream_init(struct tcp_stream *stream, struct loop *loop, int fd, bool to_ctrl,
 	const struct tcp_stream_ops *ops) must_check;
 void tcp_stream_start(struct tcp_stream *stream);
+/* Both sides agree on the digests in DGST: what follows is PDUs other than ICReq and ICResp. */
+void tcp_stream_initialized(struct tcp_stream *stream, uint8_t dgst, uint8_t peer_pda);
 /* After CLOSED, or instead of close when neither start nor send was called. */
 void tcp_stream_destroy(struct tcp_stream *stream);
 
@@ -180,17 +182,22 @@ void *tcp_stream_put_header(struct tcp_stream *stream, enum nvme_tcp_pdu_type ty
 void tcp_stream_seal_header(void *header);
 void tcp_stream_put_data(
 	struct tcp_stream *stream, const struct iovec *iov, size_t skip, uint32_t len);
+/* All three for one PDU of this end's data: LEN bytes of IOV from the byte OFFSET on, which is the
+ * command's, too. */
+void tcp_stream_put_data_pdu(struct tcp_stream *stream, uint8_t flags, le16_t cccid, uint16_t ttag,
+	const struct iovec *iov, uint32_t offset, uint32_t len);
 /* Whether another PDU of one item fits the batch. */
 bool tcp_stream_has_room(const struct tcp_stream *stream);
 
 /* --- ending ---------------------------------------------------------------------------------- */
 
 /*
- * The peer has made the mistake FATAL in the PDU with this header: FAILED is called, and the peer
- * is told when the stream is closed. Nothing when the stream has failed already.
+ * The peer has made the mistake FES, FEI in the PDU with this header: FAILED is called, and the
+ * peer is told when the stream is closed. WHY NULL: what FES means. Nothing when the stream has
+ * failed already.
  */
-void tcp_stream_terminate(struct tcp_stream *stream, const struct nvme_tcp_fatal *fatal,
-	const void *header, uint32_t header_len, const char *why);
+void tcp_stream_terminate(struct tcp_stream *stream, uint16_t fes, size_t fei, const void *header,
+	size_t header_len, const char *why);
 /* Idempotent. -> CLOSED, never before this returns. */
 void tcp_stream_close(struct tcp_stream *stream);
 /* Within CLOSED: the next item that was not sent, or whose end is not known; NULL: no more. */

@@ -128,6 +128,21 @@ void tcp_stream_put_data(
 	memcpy(tcp_stream_put(stream, sizeof(digest)), &digest, sizeof(digest));
 }
 
+void tcp_stream_put_data_pdu(struct tcp_stream *stream, uint8_t flags, le16_t cccid, uint16_t ttag,
+	const struct iovec *iov, uint32_t offset, uint32_t len)
+{
+	enum nvme_tcp_pdu_type type = stream->rules.to_ctrl ? NVME_TCP_C2H_DATA : NVME_TCP_H2C_DATA;
+	struct nvme_tcp_data *data = tcp_stream_put_header(stream, type, flags, sizeof(*data), len);
+
+	data->cccid = cccid;
+	data->ttag = le16(ttag);
+	data->datao = le32(offset);
+	data->datal = le32(len);
+	memset(data->rsvd20, 0, sizeof(data->rsvd20));
+	tcp_stream_seal_header(data);
+	tcp_stream_put_data(stream, iov, offset, len);
+}
+
 /* Termination requests carry no digest (NVMe TCP 1.0c 3.6.2.4). */
 static void tcp_stream_build_term(struct tcp_stream *stream)
 {

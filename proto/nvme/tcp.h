@@ -54,6 +54,11 @@ static_assert(offsetof(struct nvme_tcp_ch, plen) == 4);
 #define NVME_TCP_DGST_HEADER 0x01
 #define NVME_TCP_DGST_DATA   0x02
 
+static inline uint8_t nvme_tcp_dgst(bool header, bool data)
+{
+	return (uint8_t)((header ? NVME_TCP_DGST_HEADER : 0) | (data ? NVME_TCP_DGST_DATA : 0));
+}
+
 struct nvme_tcp_ic_req {
 	struct nvme_tcp_ch ch;
 	le16_t pfv;
