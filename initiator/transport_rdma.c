@@ -22,7 +22,9 @@ static void rdma_queue_event(struct rdma_cm_owner *owner, const struct rdma_cm_n
 
 static void rdma_queue_free_parts(struct haul_transport_queue *tq)
 {
-	if (tq->buf && !tq->ep.stuck)
+	if (tq->buf && tq->ep.stuck)
+		bufpool_abandon(tq->queue->pool, tq->buf);
+	else if (tq->buf)
 		bufpool_put(tq->queue->pool, tq->buf);
 	tq->buf = NULL;
 	if (tq->id)
@@ -39,6 +41,8 @@ static void rdma_queue_ended(struct haul_transport_queue *tq)
 	struct haul_queue *queue = tq->queue;
 	bool failing = tq->state == RDMA_QUEUE_FAILING;
 
+	if (tq->has_ep && tq->ep.stuck)
+		rdma_mem_revoke(queue->hl, tq->dev);
 	tq->has_ep = false;
 	rdma_queue_free_parts(tq);
 	tq->state = RDMA_QUEUE_CLOSED;

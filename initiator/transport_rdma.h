@@ -81,6 +81,9 @@ void rdma_queue_end_requests(struct haul_transport_queue *tq);
 /* transport_rdma_mem.c */
 int rdma_mem_register(struct haul_loop *hl, struct haul_mem *mem) must_check;
 void rdma_mem_unregister(struct haul_loop *hl, struct haul_mem *mem);
+/* DEV keeps a queue pair that must not touch the caller's memory any more: takes all keys of it
+ * back. I/O on DEV goes through buffers of the pool from now on. */
+void rdma_mem_revoke(struct haul_loop *hl, struct rdma_dev *dev);
 int rdma_mem_dev_added(struct rdma_devs *devs, struct rdma_dev *dev) must_check;
 void rdma_mem_dev_removed(struct rdma_devs *devs, struct rdma_dev *dev);
 static inline struct ibv_mr *rdma_mem_mr(const struct haul_mem *mem, const struct rdma_dev *dev)

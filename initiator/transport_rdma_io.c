@@ -100,7 +100,9 @@ static void rdma_bounce_put(struct haul_request *request)
 	if (rr->waiting)
 		bufpool_wait_cancel(request->queue->pool, &rr->wait);
 	rr->waiting = false;
-	if (rr->bounce && !request->queue->transport->ep.stuck)
+	if (rr->bounce && request->queue->transport->ep.stuck)
+		bufpool_abandon(request->queue->pool, rr->bounce);
+	else if (rr->bounce)
 		bufpool_put(request->queue->pool, rr->bounce);
 	rr->bounce = NULL;
 }

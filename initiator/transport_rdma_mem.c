@@ -77,6 +77,16 @@ void rdma_mem_unregister(struct haul_loop *hl, struct haul_mem *mem)
 		rdma_mem_del(mem, dev);
 }
 
+void rdma_mem_revoke(struct haul_loop *hl, struct rdma_dev *dev)
+{
+	struct haul_mem *mem;
+
+	log_error("rdma: %s keeps a queue pair: memory is not registered with it any more",
+		rdma_dev_name(dev));
+	list_for_each_entry (mem, &hl->mems, node)
+		rdma_mem_del(mem, dev);
+}
+
 int rdma_mem_dev_added(struct rdma_devs *devs, struct rdma_dev *dev)
 {
 	struct haul_transport_loop *tl = container_of(devs, struct haul_transport_loop, devs);

@@ -284,7 +284,9 @@ void transport_rdma_free(struct conn *conn)
 	/* Of requests that a backend held to the end. */
 	while ((node = list_pop_front(&tc->slots)))
 		rdma_slot_put(container_of(node, struct rdma_slot, node));
-	if (!tc->ep.stuck)
+	if (tc->ep.stuck)
+		bufpool_abandon(conn->reactor->pool, tc->cqes);
+	else
 		bufpool_put(conn->reactor->pool, tc->cqes);
 	rdma_srq_release(tc->ep.dev->srq, tc->depth);
 	rdma_dev_put(tc->ep.dev);

@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "proto/base/log.h"
 #include "proto/nvme/status.h"
+#include "target/reactor.h"
 
 /* --- commands ------------------------------------------------------------------------------ */
 
@@ -92,8 +92,8 @@ static void transport_rdma_failed(struct request *request)
 	struct transport_conn *tc = request->conn->transport;
 
 	conn_close(request->conn, "an RDMA operation failed");
-	if (tc->ep.stuck) {
-		log_error("rdma: a device would not let go of a buffer: it is not used again");
+	if (tc->ep.stuck && request->buf) {
+		bufpool_abandon(request->conn->reactor->pool, request->buf);
 		request->buf = NULL;
 	}
 	request_flushed(request);

@@ -28,7 +28,8 @@ struct bufpool {
 	/* Regions by class. PARTIAL: some buffer is free; wholly free ones at its end. */
 	struct list partial[BUFPOOL_NR_CLASSES];
 	struct list full[BUFPOOL_NR_CLASSES];
-	struct list leaked; /* regions that a registrar did not release */
+	struct list
+		leaked; /* regions that a registrar did not release, or with abandoned buffers */
 	struct bufpool_registrar *registrars[BUFPOOL_NR_REGISTRARS];
 	struct list waiters;
 	struct loop_flush serve; /* WAITERS may get a buffer */
@@ -338,6 +339,19 @@ void bufpool_put(struct bufpool *pool, struct buf *buf)
 		bufpool_region_became_idle(pool, region);
 	if (!list_empty(&pool->waiters))
 		loop_flush_later(pool->loop, &pool->serve);
+}
+
+void bufpool_abandon(struct bufpool *pool, struct buf *buf)
+{
+	struct bufpool_region *region = buf->region;
+
+	pool->stats.bytes_used -= buf->size;
+	pool->stats.nr_used--;
+	if (region->leaked)
+		return;
+	region->leaked = true;
+	list_remove(&region->node);
+	list_push_back(&pool->leaked, &region->node);
 }
 
 /* --- waiting -------------------------------------------------------------------------------- */

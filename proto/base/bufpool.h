@@ -78,6 +78,10 @@ struct buf *bufpool_get(struct bufpool *pool, uint32_t size);
 void bufpool_wait(struct bufpool *pool, struct bufpool_wait *wait);
 void bufpool_wait_cancel(struct bufpool *pool, struct bufpool_wait *wait);
 void bufpool_put(struct bufpool *pool, struct buf *buf);
+/* Instead of bufpool_put(): a device may still read or write BUF for ever. Its whole region is
+ * given to nobody again, nor back to the system; others that have buffers of it keep and put them.
+ */
+void bufpool_abandon(struct bufpool *pool, struct buf *buf);
 
 /* Gives regions that are wholly free back to the system, down to KEEP_BYTES. The pool does so by
  * itself with those that were not used for ten seconds. */

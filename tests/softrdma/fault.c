@@ -42,6 +42,7 @@ static struct fault_call fault_calls[SR_NR_CALLS] = {
 	[SR_CALL_CREATE_SRQ] = {"create_srq", 0, 0, ENOMEM, false},
 	[SR_CALL_CREATE_QP] = {"create_qp", 0, 0, ENOMEM, false},
 	[SR_CALL_MODIFY_QP] = {"modify_qp", 0, 0, EINVAL, false},
+	[SR_CALL_DESTROY_QP] = {"destroy_qp", 0, 0, EBUSY, false},
 	[SR_CALL_POST_SEND] = {"post_send", 0, 0, ENOMEM, false},
 	[SR_CALL_POST_RECV] = {"post_recv", 0, 0, ENOMEM, false},
 	[SR_CALL_CREATE_ID] = {"create_id", 0, 0, ENOMEM, false},

@@ -399,7 +399,10 @@ static void qp_unlink(struct sr_qp *qp)
 int ibv_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct sr_qp *qp = sr_container(ibqp, struct sr_qp, qp);
+	int ret = sr_fault_call(SR_CALL_DESTROY_QP);
 
+	if (ret)
+		return ret;
 	sr_lock();
 	qp_unlink(qp);
 	sr_unlock();

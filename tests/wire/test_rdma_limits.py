@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What a target does when its RDMA device has no more: it says so in the reject, and goes on."""
+import signal
 import subprocess
 import threading
 import time
@@ -126,3 +127,30 @@ def test_a_device_that_goes_takes_its_queues_only(start):
     except (nvmerdma.Ended, AssertionError, subprocess.SubprocessError, ValueError, IndexError):
         pass
     assert hauld.alive(), hauld.log_path.read_text()
+
+
+STUCK = "no_flush=1,fail:destroy_qp@1+"
+
+
+def test_a_device_that_keeps_its_queue_pairs_spoils_no_shutdown(tmp_path):
+    """What such a device may still write to is given up; the process ends as always."""
+    hauld = conftest.Hauld(tmp_path, "--listen", "rdma://127.0.0.1:0", "--threads", "1",
+                           "--export", f"ram:16M,nqn={NQN}",
+                           env={**conftest.rdma_environment(), "SOFTRDMA_FAULT": STUCK})
+    with nvmerdma.Pair(hauld.address, NQN, depth=DEPTH) as both:
+        address, key = both.io.region(0, 1 << 20)
+        capsule = nvme.command(nvme.WRITE, nsid=1, dptr=keyed(address, 1 << 20, key),
+                               cdw=nvme.rw_cdw(0, 2048))
+        assert both.io.say(f"burst 64 {capsule.hex()}") == "ok"
+        both.io.raw.send_signal(signal.SIGSTOP)
+        status, log = hauld.stop(), hauld.log_path.read_text()
+    assert status == 0 and "was not flushed in time" in log, log
+
+
+def test_a_host_whose_device_keeps_its_queue_pairs_ends_well(start):
+    hauld = start("")
+    host, port = hauld.address
+    done = subprocess.run([str(conftest.BUILD / "initiator" / "haul"), "id",
+                           f"rdma://{host}:{port}/{NQN}"], capture_output=True, text=True,
+                          timeout=60, env={**conftest.rdma_environment(), "SOFTRDMA_FAULT": STUCK})
+    assert done.returncode == 0, done.stderr

@@ -365,6 +365,37 @@ static void memory_a_device_does_not_release_is_neither_used_nor_unmapped(void *
 	munmap(base, BUFPOOL_REGION_BYTES);
 }
 
+/* Neither is what else is in its region; who has some of that goes on and gives it back. */
+static void an_abandoned_buffer_is_neither_used_nor_unmapped(void **state)
+{
+	struct bufpool *pool = pool_of(*state, 64 * MIB);
+	struct device device = device_template;
+	struct bufpool_stats stats;
+	struct buf *buf[3];
+	void *base;
+	unsigned i;
+
+	assert_int_equal(bufpool_registrar_add(pool, &device.registrar), 0);
+	for (i = 0; i < ARRAY_SIZE(buf); i++)
+		buf[i] = bufpool_get(pool, 4096);
+	base = buf[0]->region->base;
+	bufpool_abandon(pool, buf[0]);
+	bufpool_put(pool, buf[1]);
+	bufpool_abandon(pool, buf[2]);
+	bufpool_stats_get(pool, &stats);
+	assert_int_equal(stats.nr_used, 0);
+	assert_int_equal(stats.bytes_used, 0);
+	buf[0] = bufpool_get(pool, 4096);
+	assert_ptr_not_equal(buf[0]->region->base, base);
+	bufpool_put(pool, buf[0]);
+	bufpool_shrink(pool, 0);
+	bufpool_registrar_del(pool, &device.registrar);
+	assert_int_equal(device.nr_added, 0);
+	bufpool_destroy(pool);
+	assert_true(is_mapped(base));
+	munmap(base, BUFPOOL_REGION_BYTES);
+}
+
 static void a_ninth_device_is_refused(void **state)
 {
 	struct bufpool *pool = pool_of(*state, 64 * MIB);
@@ -402,6 +433,7 @@ int main(int argc, char **argv)
 		loop_test(a_device_that_cannot_take_all_regions_takes_none),
 		loop_test(a_region_no_device_takes_is_not_used_and_its_waiter_waits),
 		loop_test(memory_a_device_does_not_release_is_neither_used_nor_unmapped),
+		loop_test(an_abandoned_buffer_is_neither_used_nor_unmapped),
 		loop_test(a_ninth_device_is_refused),
 		loop_test(a_cap_below_one_region_is_refused),
 	};
