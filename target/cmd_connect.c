@@ -98,7 +98,11 @@ static void cmd_connect_succeed(struct request *request)
 {
 	struct conn *conn = request->conn;
 
-	conn->connected = true;
+	/* The depth has been checked, and no refused Connect has set one: only memory can be short.
+	 * Then the controller goes with the connection. */
+	if (conn_set_depth(conn, le16_get(request->cmd.connect.sqsize) + 1u))
+		conn_close(conn, "out of memory for its queue");
+	conn->connected = conn->state == CONN_LIVE;
 	conn->flow_control_disabled = request->cmd.connect.cattr & NVME_CONNECT_CATTR_NO_SQFLOW;
 	loop_timer_cancel(conn->reactor->loop, &conn->handshake);
 	request->cqe.connect_ok.cntlid = le16(conn->cntlid);
@@ -127,7 +131,6 @@ static uint16_t cmd_connect_admin(struct request *request, const struct subsys *
 
 void cmd_connect_run(struct request *request)
 {
-	const struct nvme_connect *connect = &request->cmd.connect;
 	const struct nvme_connect_data *data = request->bytes;
 	struct conn *conn = request->conn;
 	const struct subsys *subsys = NULL;
@@ -139,16 +142,12 @@ void cmd_connect_run(struct request *request)
 		return;
 	}
 	status = cmd_connect_check_data(request, &subsys);
-
-	/* Checked before; only memory can be short. */
-	if (!status && conn_set_depth(conn, le16_get(connect->sqsize) + 1u))
-		status = cmd_connect_refuse_cmd(request, offsetof(struct nvme_connect, sqsize));
 	if (status) {
 		request_complete(request, status);
 		return;
 	}
 	conn->subsys = subsys;
-	conn->qid = le16_get(connect->qid);
+	conn->qid = le16_get(request->cmd.connect.qid);
 	if (conn->qid) {
 		member_join(request, le16_get(data->cntlid));
 		return;

@@ -80,6 +80,14 @@ def test_io_connect_to_an_unknown_controller_is_invalid(target):
         queue.close()
 
 
+def test_a_refused_connect_leaves_the_queue_free_for_a_shorter_one(target):
+    with target.admin() as admin, target.tcp(qid=1) as queue:
+        cqe = queue.connect(subnqn=admin.subnqn, cntlid=0xFFE0, sqsize=63)
+        assert cqe.status == nvme.CONNECT_INVALID
+        cqe = queue.connect(subnqn=admin.subnqn, cntlid=admin.cntlid, sqsize=15)
+        assert cqe.status == nvme.SUCCESS, cqe
+
+
 def test_io_connect_beyond_the_granted_queues_is_invalid(target):
     """Base 2.0 6.3: the queue id must be within what Number of Queues granted."""
     with target.admin() as admin:
