@@ -200,8 +200,10 @@ static int disk_measure_device(struct disk *disk, const struct stat *st, const c
 
 	if (ioctl(disk->fd, BLKSSZGET, &logical) ||
 		ioctl(disk->fd, BLKGETSIZE64, &geometry->size_bytes)) {
-		snprintf(why, why_size, "%s does not tell its size: %s", path, strerror(errno));
-		return -errno;
+		int error = -errno;
+
+		snprintf(why, why_size, "%s does not tell its size: %s", path, strerror(-error));
+		return error;
 	}
 	geometry->block_bytes = block_bytes ? block_bytes : (uint32_t)logical;
 	if (geometry->block_bytes < (uint32_t)logical) {
@@ -297,8 +299,11 @@ static int disk_open_any(
 	struct stat st;
 
 	if (stat(path, &st)) {
-		snprintf(why, why_size, "%s: %s", path, strerror(errno));
-		return -errno;
+		int error = -errno;
+
+		snprintf(why, why_size, "%s: %s: give a file or a device that exists", path,
+			strerror(-error));
+		return error;
 	}
 	if (S_ISBLK(st.st_mode))
 		return disk_open_device(disk, path, flags, block_bytes, &st, why, why_size);
