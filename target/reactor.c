@@ -139,7 +139,7 @@ static void *reactor_main(void *arg)
 	loop_run(reactor->loop);
 	assert(list_empty(&reactor->conns));
 	for (unsigned i = 0; i < NR_TRANSPORTS; i++)
-		if (transports[i] && transports[i]->free_state)
+		if (reactor->transport_state[i])
 			transports[i]->free_state(reactor);
 	reactor_settle(reactor);
 	reactor_detach_backends(reactor);

@@ -7,18 +7,14 @@
 #include <string.h>
 
 const struct transport_ops *const transports[NR_TRANSPORTS] = {
-#ifdef HAUL_TARGET_RDMA
 	[TRANSPORT_RDMA] = &transport_rdma_ops,
-#endif
-#ifdef HAUL_TARGET_TCP
 	[TRANSPORT_TCP] = &transport_tcp_ops,
-#endif
 };
 
 const struct transport_ops *transport_find(uint8_t trtype)
 {
 	for (unsigned i = 0; i < NR_TRANSPORTS; i++)
-		if (transports[i] && transports[i]->trtype == trtype)
+		if (transports[i]->trtype == trtype)
 			return transports[i];
 	return NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A transport moves capsules and data; it knows no controller, namespace or command beyond the
- * SGL. One table a transport; a new one is one file and one row in transport.c.
+ * SGL. One table a transport; a new one is its files (transport_NAME*.c) and a row in transport.c.
  */
 #ifndef HAUL_TARGET_TRANSPORT_H
 #define HAUL_TARGET_TRANSPORT_H
@@ -56,7 +56,7 @@ struct transport_ops {
 	 * before this returns. */
 	void (*close)(struct conn *conn);
 	void (*free)(struct conn *conn);
-	/* At the reactor's end; no connection is left. */
+	/* At the end of a reactor that it has put transport_state on; no connection is left. */
 	void (*free_state)(struct reactor *reactor);
 };
 
@@ -66,7 +66,7 @@ extern const struct transport_ops transport_rdma_ops;
 enum transport_kind { TRANSPORT_RDMA, TRANSPORT_TCP, NR_TRANSPORTS };
 extern const struct transport_ops *const transports[NR_TRANSPORTS];
 
-/* By the type of an address; NULL: not built in. */
+/* By the type of an address that has been parsed; NULL: there is none. */
 const struct transport_ops *transport_find(uint8_t trtype);
 
 #endif

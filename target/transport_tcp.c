@@ -296,11 +296,6 @@ static void tcp_free(struct conn *conn)
 	free(tc);
 }
 
-static void tcp_free_state(struct reactor *reactor)
-{
-	(void)reactor;
-}
-
 const struct transport_ops transport_tcp_ops = {
 	.name = "tcp",
 	.trtype = NVME_TRTYPE_TCP,
@@ -316,5 +311,4 @@ const struct transport_ops transport_tcp_ops = {
 	.reply = tcp_reply,
 	.close = tcp_close,
 	.free = tcp_free,
-	.free_state = tcp_free_state,
 };
