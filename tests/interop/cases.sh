@@ -96,7 +96,7 @@ kernel_disconnect() {
 # fio_verify FIO-OPTION...: write with verify; the check phase must really have read.
 fio_verify() {
 	fio --name=verify --rw=randwrite --bsrange=4k-64k --size=8M --iodepth=16 --verify=crc32c --verify_fatal=1 --verify_state_save=0 --do_verify=1 \
-		--output-format=json --output=$tmp.json "$@" || { cat $tmp.json; fail "fio failed with status $?"; }
+		--output-format=json --output=$tmp.json "$@" || { rc=$?; cat $tmp.json $tmp.hauld; fail "fio failed with status $rc"; }
 	/usr/bin/python3 - $tmp.json << 'PY' || fail "fio's verify phase did not read back what was written"
 import json, sys
 text = open(sys.argv[1]).read()
@@ -300,9 +300,11 @@ captured() {
 	local file=/out/$1.pcap
 	shift
 	capture_start wire1 $tmp.pcap || fail "no capture: $(tail -1 $tmp.pcap.log)"
-	"$@"
+	("$@")
+	local rc=$?
 	capture_stop $tmp.pcap
 	cp $tmp.pcap "$file"
+	[ $rc = 0 ] || exit $rc
 }
 
 # The same reader on two kernels, to know that it is not the reader.
