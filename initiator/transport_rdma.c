@@ -15,6 +15,9 @@
 
 /* Each of the two steps of resolving; queue.c's deadline for the whole connect is what counts. */
 #define RDMA_QUEUE_RESOLVE_MS 10000
+/* Linux looks whether an unknown neighbour has answered only when this time is over, so it is short
+ * and tried again until the whole of the above is gone. */
+#define RDMA_QUEUE_ADDRESS_MS 100
 
 static void rdma_queue_event(struct rdma_cm_owner *owner, const struct rdma_cm_note *note);
 
@@ -277,6 +280,24 @@ static void rdma_queue_note_error(struct haul_transport_queue *tq, const struct 
 	rdma_queue_lost(tq, error, why);
 }
 
+static void rdma_queue_resolve_address(struct haul_transport_queue *tq)
+{
+	if (rdma_resolve_addr(
+		    tq->id, NULL, (struct sockaddr *)&tq->queue->address, RDMA_QUEUE_ADDRESS_MS))
+		rdma_queue_fail_to_connect(tq, -errno, "RDMA address", strerror(errno));
+}
+
+/* True if the neighbour may still answer: the address is asked for again. */
+static bool rdma_queue_address_late(
+	struct haul_transport_queue *tq, const struct rdma_cm_note *note)
+{
+	if (tq->state != RDMA_QUEUE_ADDRESS || note->status != -ETIMEDOUT ||
+		++tq->nr_late * RDMA_QUEUE_ADDRESS_MS >= RDMA_QUEUE_RESOLVE_MS)
+		return false;
+	rdma_queue_resolve_address(tq);
+	return true;
+}
+
 static void rdma_queue_event(struct rdma_cm_owner *owner, const struct rdma_cm_note *note)
 {
 	struct haul_transport_queue *tq = container_of(owner, struct haul_transport_queue, owner);
@@ -299,6 +320,8 @@ static void rdma_queue_event(struct rdma_cm_owner *owner, const struct rdma_cm_n
 			rdma_queue_rejected(tq, note);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
+		if (rdma_queue_address_late(tq, note))
+			break;
 		rdma_queue_note_error(tq, note, -EHOSTUNREACH,
 			"no RDMA device leads to this address; see rdma link show");
 		break;
@@ -333,13 +356,13 @@ static void rdma_queue_connect(struct haul_queue *queue)
 	struct haul_transport_loop *tl = queue->hl->transport_loop[HAUL_TRANSPORT_RDMA];
 
 	tq->state = RDMA_QUEUE_ADDRESS;
+	tq->nr_late = 0;
 	if (rdma_create_id(tl->cm->channel, &tq->id, &tq->owner, RDMA_PS_TCP)) {
 		tq->id = NULL;
 		rdma_queue_fail_to_connect(tq, -errno, "RDMA connection manager", strerror(errno));
-	} else if (rdma_resolve_addr(tq->id, NULL, (struct sockaddr *)&queue->address,
-			   RDMA_QUEUE_RESOLVE_MS)) {
-		rdma_queue_fail_to_connect(tq, -errno, "RDMA address", strerror(errno));
+		return;
 	}
+	rdma_queue_resolve_address(tq);
 }
 
 /* --- life ---------------------------------------------------------------------------------- */

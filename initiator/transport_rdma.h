@@ -31,6 +31,7 @@ enum rdma_queue_state {
 struct haul_transport_queue {
 	struct haul_queue *queue;
 	enum rdma_queue_state state;
+	unsigned nr_late; /* times that the address was not resolved in time */
 	struct rdma_cm_owner owner;
 	struct rdma_cm_id *id;
 	struct rdma_dev *dev;
