@@ -302,7 +302,7 @@ captured() {
 	capture_start wire1 $tmp.pcap || fail "no capture: $(tail -1 $tmp.pcap.log)"
 	("$@")
 	local rc=$?
-	capture_stop $tmp.pcap
+	capture_stop $tmp.pcap > /dev/null
 	cp $tmp.pcap "$file"
 	[ $rc = 0 ] || exit $rc
 }
