@@ -5,12 +5,12 @@
  */
 #include "initiator/ctrl.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/link/address.h"
 #include "proto/nvme/status.h"
 #include "proto/nvme/identify.h"
 #include "initiator/queue.h"
@@ -523,27 +523,10 @@ void haul_ctrl_free(struct haul_ctrl *ctrl)
 
 /* --- asked ---------------------------------------------------------------------------------- */
 
-static void ctrl_address_text(const struct haul_ctrl *ctrl, char *text, size_t size)
-{
-	const struct sockaddr *address = (const struct sockaddr *)&ctrl->address;
-	char host[INET6_ADDRSTRLEN] = "?";
-
-	if (address->sa_family == AF_INET6) {
-		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&ctrl->address;
-
-		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
-		snprintf(text, size, "[%s]:%u", host, ntohs(in6->sin6_port));
-	} else {
-		const struct sockaddr_in *in = (const struct sockaddr_in *)&ctrl->address;
-
-		inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
-		snprintf(text, size, "%s:%u", host, ntohs(in->sin_port));
-	}
-}
-
 int haul_ctrl_info(const struct haul_ctrl *ctrl, struct haul_ctrl_info *ret)
 {
 	const struct ctrl_limits *limits = &ctrl->limits;
+	char address[ADDRESS_TEXT];
 
 	if (!ctrl->was_live)
 		return -ENOTCONN;
@@ -552,7 +535,9 @@ int haul_ctrl_info(const struct haul_ctrl *ctrl, struct haul_ctrl_info *ret)
 	strcpy(ret->subsystem_nqn, ctrl->nqn);
 	strcpy(ret->host_nqn, ctrl->host_nqn);
 	snprintf(ret->transport, sizeof(ret->transport), "%s", ctrl->ops->name);
-	ctrl_address_text(ctrl, ret->address, sizeof(ret->address));
+	address_format(&ctrl->address, address);
+	snprintf(
+		ret->address, sizeof(ret->address), "%.*s", (int)sizeof(ret->address) - 1, address);
 	memcpy(ret->serial, limits->serial, sizeof(ret->serial));
 	memcpy(ret->model, limits->model, sizeof(ret->model));
 	memcpy(ret->firmware, limits->firmware, sizeof(ret->firmware));

@@ -7,10 +7,11 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "proto/link/address.h"
 
 struct resolve {
 	struct loop_op op;
@@ -24,29 +25,9 @@ struct resolve {
 	struct sockaddr_storage address;
 };
 
-static int resolve_look_up(const char *host, uint16_t port, int flags, struct sockaddr_storage *ret)
-{
-	struct addrinfo hints = {.ai_family = AF_UNSPEC,
-		.ai_socktype = SOCK_STREAM,
-		.ai_flags = flags | AI_NUMERICSERV};
-	struct addrinfo *list;
-	char service[8];
-	int eai;
-
-	snprintf(service, sizeof(service), "%u", port);
-	eai = getaddrinfo(host, service, &hints, &list);
-	if (eai)
-		return eai;
-	/* The system has sorted them by what it would use (RFC 6724). */
-	memset(ret, 0, sizeof(*ret));
-	memcpy(ret, list->ai_addr, list->ai_addrlen);
-	freeaddrinfo(list);
-	return 0;
-}
-
 bool resolve_literal(const char *host, uint16_t port, struct sockaddr_storage *ret)
 {
-	return resolve_look_up(host, port, AI_NUMERICHOST, ret) == 0;
+	return address_resolve(host, port, AI_NUMERICHOST, ret) == 0;
 }
 
 static int resolve_run(void *arg)
@@ -54,7 +35,7 @@ static int resolve_run(void *arg)
 	struct resolve *resolve = arg;
 
 	resolve->eai =
-		resolve_look_up(resolve->host, resolve->port, AI_ADDRCONFIG, &resolve->address);
+		address_resolve(resolve->host, resolve->port, AI_ADDRCONFIG, &resolve->address);
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 
 #include "initiator/loop_private.h"
 #include "initiator/transport.h"
+#include "proto/link/address.h"
 #include "proto/link/sock.h"
 #include "proto/link/tcp_stream.h"
 #include "proto/nvme/status.h"
@@ -539,8 +540,7 @@ static void tcp_connect(struct haul_queue *queue)
 	tq->state = TCP_QUEUE_CONNECTING;
 	tq->connect_op.done.fn = tcp_connect_done;
 	loop_connect(queue->loop, &tq->connect_op, &tq->stream.file,
-		(const struct sockaddr *)&queue->address,
-		sock_address_len(queue->address.ss_family));
+		(const struct sockaddr *)&queue->address, address_len(queue->address.ss_family));
 }
 
 static void tcp_disconnect(struct haul_queue *queue)

@@ -11,9 +11,9 @@
 #include <sys/mman.h>
 
 #include "proto/base/log.h"
+#include "proto/link/address.h"
 #include "proto/nvme/identify.h"
 #include "proto/nvme/tcp.h"
-#include "target/address.h"
 #include "target/ctrl.h"
 #include "target/member.h"
 #include "target/reactor.h"

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/link/address.h"
 #include "proto/nvme/fabrics.h"
-#include "target/address.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/reactor.h"

@@ -16,7 +16,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include "target/address.h"
+#include "proto/link/address.h"
 #include "target/conn.h"
 #include "target/reactor.h"
 #include "target/subsys.h"
@@ -176,7 +176,7 @@ static int target_parse_option(
 static int target_resolve(
 	const struct nvme_uri *uri, struct sockaddr_storage *ret, char *why, size_t why_size)
 {
-	int error = address_resolve(uri->host, uri->port, ret);
+	int error = address_resolve(uri->host, uri->port, 0, ret);
 
 	if (error)
 		snprintf(why, why_size,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "proto/base/log.h"
+#include "proto/link/address.h"
 #include "proto/link/sock.h"
 #include "target/reactor.h"
 #include "target/transport_tcp.h"
@@ -94,7 +95,7 @@ static void tcp_port_ready(struct loop_poll *poll, uint32_t events)
 int tcp_listen(struct port *port, char *why, size_t why_size)
 {
 	struct transport_port *tp = calloc(1, sizeof(*tp));
-	char text[SOCK_TEXT_BYTES];
+	char text[ADDRESS_TEXT];
 	int ret = -ENOMEM;
 
 	if (!tp)
@@ -122,8 +123,8 @@ unreserve_timer:
 free_port:
 	free(tp);
 tell:
-	snprintf(why, why_size, "cannot listen at tcp://%s: %s", sock_text(&port->address, text),
-		strerror(-ret));
+	address_format(&port->address, text);
+	snprintf(why, why_size, "cannot listen at tcp://%s: %s", text, strerror(-ret));
 	return ret;
 }
 

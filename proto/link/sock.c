@@ -8,9 +8,10 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "proto/link/address.h"
 
 /* Hosts connect all their queues at once, and every core is a queue. */
 #define SOCK_BACKLOG 1024
@@ -19,54 +20,6 @@
 #define SOCK_KEEPALIVE_IDLE_S	  10
 #define SOCK_KEEPALIVE_INTERVAL_S 5
 #define SOCK_KEEPALIVE_PROBES	  4
-
-socklen_t sock_address_len(int family)
-{
-	switch (family) {
-	case AF_INET:
-		return sizeof(struct sockaddr_in);
-	case AF_INET6:
-		return sizeof(struct sockaddr_in6);
-	default:
-		return 0;
-	}
-}
-
-bool sock_is_wildcard(const struct sockaddr_storage *address)
-{
-	const struct sockaddr_in *in = (const struct sockaddr_in *)address;
-	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
-
-	if (address->ss_family == AF_INET)
-		return in->sin_addr.s_addr == htonl(INADDR_ANY);
-	return address->ss_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
-}
-
-void sock_unmap(struct sockaddr_storage *address)
-{
-	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
-	struct sockaddr_in in = {.sin_family = AF_INET};
-
-	if (address->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr))
-		return;
-	in.sin_port = in6->sin6_port;
-	memcpy(&in.sin_addr, in6->sin6_addr.s6_addr + 12, sizeof(in.sin_addr));
-	memset(address, 0, sizeof(*address));
-	memcpy(address, &in, sizeof(in));
-}
-
-const char *sock_text(const struct sockaddr_storage *address, char text[SOCK_TEXT_BYTES])
-{
-	socklen_t len = sock_address_len(address->ss_family);
-	char host[NI_MAXHOST], service[NI_MAXSERV];
-
-	if (!len || getnameinfo((const struct sockaddr *)address, len, host, sizeof(host), service,
-			    sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV))
-		return strcpy(text, "?");
-	snprintf(text, SOCK_TEXT_BYTES, address->ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host,
-		service);
-	return text;
-}
 
 static int sock_set(int fd, int level, int option, int value)
 {
@@ -125,8 +78,7 @@ static int sock_listen_as(const struct sockaddr_storage *address, bool v6only, i
 	ret = sock_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	if (!ret && address->ss_family == AF_INET6)
 		ret = sock_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, v6only);
-	if (!ret &&
-		bind(fd, (const struct sockaddr *)address, sock_address_len(address->ss_family)))
+	if (!ret && bind(fd, (const struct sockaddr *)address, address_len(address->ss_family)))
 		ret = -errno;
 	if (!ret && listen(fd, SOCK_BACKLOG))
 		ret = -errno;
@@ -143,10 +95,10 @@ int sock_listen(struct sockaddr_storage *address, int *ret_fd)
 	socklen_t len = sizeof(*address);
 	int fd = -1, ret;
 
-	if (!sock_address_len(address->ss_family))
+	if (!address_len(address->ss_family))
 		return -EAFNOSUPPORT;
 	ret = sock_listen_as(address, false, &fd);
-	if (ret == -EADDRINUSE && address->ss_family == AF_INET6 && sock_is_wildcard(address))
+	if (ret == -EADDRINUSE && address->ss_family == AF_INET6 && address_is_wildcard(address))
 		ret = sock_listen_as(address, true, &fd);
 	if (ret)
 		return ret;
@@ -186,6 +138,6 @@ void sock_names(int fd, struct sockaddr_storage *ret_local, struct sockaddr_stor
 	(void)getsockname(fd, (struct sockaddr *)ret_local, &len);
 	len = sizeof(*ret_peer);
 	(void)getpeername(fd, (struct sockaddr *)ret_peer, &len);
-	sock_unmap(ret_local);
-	sock_unmap(ret_peer);
+	*ret_local = address_plain(ret_local);
+	*ret_peer = address_plain(ret_peer);
 }

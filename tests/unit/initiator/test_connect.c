@@ -652,6 +652,21 @@ static void garbled_answers_never_do_harm(void **state)
 
 #define TEST(FN) cmocka_unit_test_setup_teardown(FN, fake_setup, fake_teardown)
 
+static void the_address_is_told_with_its_scope(void **state)
+{
+	struct haul_loop *hl = loop_good();
+	struct haul_ctrl_info info;
+	struct haul_ctrl *ctrl;
+
+	(void)state;
+	assert_int_equal(haul_connect(hl, "tcp://[fe80::1%25lo]/" FAKE_NQN, NULL, 1, &ctrl), 0);
+	assert_int_equal(wait_for(hl, 1), 0);
+	assert_int_equal(haul_ctrl_info(ctrl, &info), 0);
+	assert_string_equal(info.address, "[fe80::1%lo]:4420");
+	haul_ctrl_free(ctrl);
+	haul_loop_destroy(hl);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -682,6 +697,7 @@ int main(void)
 		TEST(options_of_the_uri_win),
 		TEST(name_that_does_not_exist_is_said),
 		TEST(garbled_answers_never_do_harm),
+		TEST(the_address_is_told_with_its_scope),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Socket addresses as text.
+ * Socket addresses: look-up and text.
  */
-#include "target/address.h"
+#include "proto/link/address.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 
-int address_resolve(const char *host, uint16_t port, struct sockaddr_storage *ret)
+int address_resolve(const char *host, uint16_t port, int flags, struct sockaddr_storage *ret)
 {
-	const struct addrinfo hints = {
-		.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+	const struct addrinfo hints = {.ai_family = AF_UNSPEC,
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = flags | AI_NUMERICSERV};
 	struct addrinfo *found;
 	char service[8];
 	int error;
@@ -21,10 +22,23 @@ int address_resolve(const char *host, uint16_t port, struct sockaddr_storage *re
 	error = getaddrinfo(host, service, &hints, &found);
 	if (error)
 		return error;
+	/* The system has sorted them by what it would use (RFC 6724). */
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret, found->ai_addr, found->ai_addrlen);
 	freeaddrinfo(found);
 	return 0;
+}
+
+socklen_t address_len(int family)
+{
+	switch (family) {
+	case AF_INET:
+		return sizeof(struct sockaddr_in);
+	case AF_INET6:
+		return sizeof(struct sockaddr_in6);
+	default:
+		return 0;
+	}
 }
 
 static const struct sockaddr_in *address_in(const struct sockaddr_storage *address)
