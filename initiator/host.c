@@ -12,7 +12,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "proto/nvme/endian.h"
 #include "proto/nvme/name.h"
+#include "proto/nvme/siphash.h"
 
 #define HOST_UUID_NQN "nqn.2014-08.org.nvmexpress:uuid:"
 
@@ -31,43 +33,12 @@ static bool host_read_line(const char *path, char *line, size_t size)
 	return line[0] != '\0';
 }
 
-static uint64_t host_rotate(uint64_t x, unsigned bits)
+/* One-way in its key: the machine id is not to be seen on the network. */
+static uint64_t host_hash(const uint64_t key[2], uint64_t word)
 {
-	return x << bits | x >> (64 - bits);
-}
+	const le64_t bytes = le64(word);
 
-static void host_sip_rounds(uint64_t v[4], unsigned nr)
-{
-	while (nr-- > 0) {
-		v[0] += v[1];
-		v[1] = host_rotate(v[1], 13) ^ v[0];
-		v[0] = host_rotate(v[0], 32);
-		v[2] += v[3];
-		v[3] = host_rotate(v[3], 16) ^ v[2];
-		v[0] += v[3];
-		v[3] = host_rotate(v[3], 21) ^ v[0];
-		v[2] += v[1];
-		v[1] = host_rotate(v[1], 17) ^ v[2];
-		v[2] = host_rotate(v[2], 32);
-	}
-}
-
-/* SipHash-2-4 of one word. One-way in its key: the machine id is not to be seen on the network. */
-static uint64_t host_siphash(const uint64_t key[2], uint64_t word)
-{
-	uint64_t v[4] = {key[0] ^ 0x736f6d6570736575, key[1] ^ 0x646f72616e646f6d,
-		key[0] ^ 0x6c7967656e657261, key[1] ^ 0x7465646279746573};
-	uint64_t length = 8ull << 56;
-
-	v[3] ^= word;
-	host_sip_rounds(v, 2);
-	v[0] ^= word;
-	v[3] ^= length;
-	host_sip_rounds(v, 2);
-	v[0] ^= length;
-	v[2] ^= 0xff;
-	host_sip_rounds(v, 4);
-	return v[0] ^ v[1] ^ v[2] ^ v[3];
+	return nvme_siphash(key, &bytes, sizeof(bytes));
 }
 
 static bool host_machine_key(uint64_t key[2])
@@ -91,8 +62,8 @@ static struct nvme_uuid host_make_uuid(void)
 
 	if (!host_machine_key(key) && getrandom(key, sizeof(key), 0) != sizeof(key))
 		key[0] = (uint64_t)getpid();
-	hash[0] = host_siphash(key, 0x68617568); /* "hauh" */
-	hash[1] = host_siphash(key, 0x68617569);
+	hash[0] = host_hash(key, 0x68617568); /* "hauh" */
+	hash[1] = host_hash(key, 0x68617569);
 	return nvme_uuid_from_hash((const uint8_t *)hash);
 }
 
@@ -121,8 +92,8 @@ static struct nvme_uuid host_id_of_nqn(const char *nqn)
 	if (!strncmp(nqn, HOST_UUID_NQN, prefix) && !nvme_uuid_parse(nqn + prefix, &uuid))
 		return uuid;
 	for (size_t i = 0; nqn[i]; i++) {
-		hash[0] = host_siphash(key, hash[0] ^ (uint8_t)nqn[i]);
-		hash[1] = host_siphash(key, hash[1] ^ hash[0]);
+		hash[0] = host_hash(key, hash[0] ^ (uint8_t)nqn[i]);
+		hash[1] = host_hash(key, hash[1] ^ hash[0]);
 	}
 	return nvme_uuid_from_hash((const uint8_t *)hash);
 }

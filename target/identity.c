@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two multiply-and-rotate hashes over the same bytes, mixed at the end.
+ * Two keyed hashes over the same bytes.
  */
 #include "target/identity.h"
 
@@ -10,40 +10,38 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-static uint64_t identity_mix(uint64_t x)
-{
-	x ^= x >> 33;
-	x *= 0xff51afd7ed558ccdull;
-	x ^= x >> 33;
-	x *= 0xc4ceb9fe1a85ec53ull;
-	x ^= x >> 33;
-	return x;
-}
-
-static void identity_byte(struct identity_hash *hash, uint8_t byte)
-{
-	hash->a = (hash->a ^ byte) * 0x100000001b3ull;
-	hash->b = ((hash->b << 7 | hash->b >> 57) ^ byte) * 0x9e3779b97f4a7c15ull;
-}
+#include "proto/nvme/siphash.h"
 
 void identity_init(struct identity_hash *hash, const char *kind)
 {
-	*hash = (struct identity_hash){.a = 0xcbf29ce484222325ull, .b = 0x6a09e667f3bcc909ull};
+	*hash = (struct identity_hash){.state = {0x6c756168, 0x65676174}};
 	identity_add(hash, kind, strlen(kind));
 }
 
+/* What has come so far is the key for what comes next, so the length of each part counts. */
 void identity_add(struct identity_hash *hash, const void *bytes, size_t length)
 {
-	const uint8_t *at = bytes;
+	/* The second half is the same with another key. */
+	const uint64_t other[2] = {hash->state[0] ^ 0xee, hash->state[1]};
+	uint64_t first = nvme_siphash(hash->state, bytes, length);
 
-	for (size_t i = 0; i < length; i++)
-		identity_byte(hash, at[i]);
-	for (unsigned i = 0; i < 8; i++)
-		identity_byte(hash, (uint8_t)((uint64_t)length >> 8 * i));
+	hash->state[1] = nvme_siphash(other, bytes, length);
+	hash->state[0] = first;
+}
+
+/* The machine id is not to be seen on the network (machine-id(5)): it goes in as a key. */
+static void identity_add_key(struct identity_hash *hash, uint64_t high, uint64_t low)
+{
+	static const char use[] = "haul namespace";
+
+	hash->state[0] ^= high;
+	hash->state[1] ^= low;
+	identity_add(hash, use, sizeof(use));
 }
 
 void identity_add_machine(struct identity_hash *hash)
 {
+	unsigned long long high, low;
 	char text[128] = "";
 	FILE *file = fopen("/etc/machine-id", "re");
 
@@ -51,18 +49,18 @@ void identity_add_machine(struct identity_hash *hash)
 		text[0] = '\0';
 	if (file)
 		fclose(file);
-	if (!text[0] && gethostname(text, sizeof(text) - 1))
+	if (sscanf(text, "%16llx%16llx", &high, &low) == 2) {
+		identity_add_key(hash, high, low);
+		return;
+	}
+	if (gethostname(text, sizeof(text) - 1))
 		text[0] = '\0';
 	identity_add(hash, text, strlen(text));
 }
 
 void identity_end(struct identity_hash *hash, uint8_t ret[16])
 {
-	uint64_t a = identity_mix(hash->a ^ hash->b >> 1);
-	uint64_t b = identity_mix(hash->b + a);
-
-	memcpy(ret, &a, sizeof(a));
-	memcpy(ret + sizeof(a), &b, sizeof(b));
+	memcpy(ret, hash->state, sizeof(hash->state));
 }
 
 void identity_random(uint8_t ret[16])

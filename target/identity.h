@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Identities that stay the same over restarts and differ between disks and machines: 128 bits of a
- * hash over what is known of a disk. No secret is in it, nobody is expected to forge one.
+ * keyed hash over what is known of a disk. Hosts see them, but not the machine id that is in them.
  */
 #ifndef HAUL_TARGET_IDENTITY_H
 #define HAUL_TARGET_IDENTITY_H
@@ -10,12 +10,12 @@
 #include <stdint.h>
 
 struct identity_hash {
-	uint64_t a, b;
+	uint64_t state[2];
 };
 
 /* KIND separates hashes of equal content for different uses. */
 void identity_init(struct identity_hash *hash, const char *kind);
-/* The length counts, too: "ab" + "c" differs from "a" + "bc". */
+/* "ab" + "c" differs from "a" + "bc". */
 void identity_add(struct identity_hash *hash, const void *bytes, size_t length);
 /* What tells this machine from others: /etc/machine-id, or the host's name. */
 void identity_add_machine(struct identity_hash *hash);
