@@ -25,11 +25,8 @@ static void rdma_queue_event(struct rdma_cm_owner *owner, const struct rdma_cm_n
 
 static void rdma_queue_free_parts(struct haul_transport_queue *tq)
 {
-	if (tq->buf && tq->ep.stuck)
-		bufpool_abandon(tq->queue->pool, tq->buf);
-	else if (tq->buf)
-		bufpool_put(tq->queue->pool, tq->buf);
-	tq->buf = NULL;
+	if (tq->dev)
+		rdma_memory_put(tq->dev, &tq->memory);
 	if (tq->id)
 		rdma_destroy_id(tq->id);
 	tq->id = NULL;
@@ -129,23 +126,21 @@ static void rdma_queue_disconnect(struct haul_queue *queue)
 /* --- connecting ---------------------------------------------------------------------------- */
 
 /* Registered memory for capsules and responses, and a receive for each response that can come. */
-static int rdma_queue_get_buf(struct haul_transport_queue *tq)
+static int rdma_queue_get_memory(struct haul_transport_queue *tq)
 {
 	struct haul_queue *queue = tq->queue;
-	uint64_t capsules = (uint64_t)queue->depth * RDMA_CAPSULE_BYTES;
-	uint64_t bytes = capsules + (queue->depth + 1ull) * sizeof(struct nvme_cqe);
-	struct ibv_mr *mr;
+	size_t capsules = (size_t)queue->depth * RDMA_CAPSULE_BYTES;
+	size_t bytes = capsules + (queue->depth + (size_t)1) * sizeof(struct nvme_cqe);
+	int result = rdma_memory_get(tq->ep.dev, bytes, &tq->memory);
 	uint32_t i;
 
-	tq->buf = bytes <= BUFPOOL_MAX_BYTES ? bufpool_get(queue->pool, (uint32_t)bytes) : NULL;
-	if (!tq->buf)
-		return -ENOMEM;
-	mr = rdma_dev_buf_mr(tq->ep.dev, tq->buf);
+	if (result)
+		return result;
 	for (i = 0; i <= queue->depth; i++) {
 		tq->recvs[i].bytes =
-			(unsigned char *)tq->buf->bytes + capsules + i * sizeof(struct nvme_cqe);
+			(unsigned char *)tq->memory.bytes + capsules + i * sizeof(struct nvme_cqe);
 		tq->recvs[i].length = sizeof(struct nvme_cqe);
-		tq->recvs[i].lkey = mr->lkey;
+		tq->recvs[i].lkey = tq->memory.mr->lkey;
 		rdma_ep_receive(&tq->ep, &tq->recvs[i]);
 	}
 	return 0;
@@ -155,10 +150,8 @@ static int rdma_queue_get_buf(struct haul_transport_queue *tq)
 static void rdma_queue_limit_depth(struct haul_queue *queue, const struct rdma_dev *dev)
 {
 	uint32_t max_wr = (uint32_t)max_of(dev->attr.max_qp_wr, RDMA_EP_MIN_SENDS + 1);
-	uint32_t max_buf = BUFPOOL_MAX_BYTES / (RDMA_CAPSULE_BYTES + sizeof(struct nvme_cqe)) - 1;
 
 	queue->depth = min_of(queue->depth, max_wr - 1);
-	queue->depth = min_of(queue->depth, max_buf);
 }
 
 static int rdma_queue_make_ep(struct haul_transport_queue *tq)
@@ -176,7 +169,7 @@ static int rdma_queue_make_ep(struct haul_transport_queue *tq)
 	if (result)
 		return result;
 	tq->has_ep = true;
-	return rdma_queue_get_buf(tq);
+	return rdma_queue_get_memory(tq);
 }
 
 static int rdma_queue_send_request(struct haul_transport_queue *tq)

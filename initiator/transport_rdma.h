@@ -37,8 +37,7 @@ struct haul_transport_queue {
 	struct rdma_dev *dev;
 	bool has_ep; /* it has to be drained */
 	struct rdma_ep ep;
-	/* Registered memory of the pool: DEPTH capsules, then DEPTH + 1 responses. */
-	struct buf *buf;
+	struct rdma_memory memory; /* DEPTH capsules, then DEPTH + 1 responses */
 	struct rdma_recv *recvs;
 	struct loop_flush ended;   /* for what has nothing to be drained */
 	struct loop_flush refused; /* answers those in REFUSED_LIST */

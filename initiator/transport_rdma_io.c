@@ -176,7 +176,7 @@ void rdma_queue_end_requests(struct haul_transport_queue *tq)
 static struct nvme_cmd *rdma_capsule(
 	const struct haul_transport_queue *tq, const struct haul_request *request)
 {
-	return (struct nvme_cmd *)((unsigned char *)tq->buf->bytes +
+	return (struct nvme_cmd *)((unsigned char *)tq->memory.bytes +
 				   request->index * RDMA_CAPSULE_BYTES);
 }
 
@@ -210,7 +210,7 @@ static void rdma_request_post(
 {
 	struct rdma_request *rr = rdma_request(request);
 	struct nvme_cmd *cmd = rdma_capsule(tq, request);
-	uint32_t lkey = rdma_dev_buf_mr(tq->ep.dev, tq->buf)->lkey;
+	uint32_t lkey = tq->memory.mr->lkey;
 	bool in_capsule = !request->to_host && map->nr &&
 			  request->data_len <= tq->queue->in_capsule_bytes &&
 			  map->nr < tq->ep.max_sges;

@@ -47,10 +47,10 @@ struct transport_conn {
 	struct rdma_cm_id *id;
 	struct rdma_ep ep;
 	enum transport_rdma_state state;
-	uint32_t depth;	    /* what was admitted to the shared receive queue */
-	uint32_t max_reads; /* negotiated */
-	struct buf *cqes;   /* one response for each request, in registered memory */
-	struct list early;  /* slots that came before ESTABLISHED */
+	uint32_t depth;		 /* what was admitted to the shared receive queue */
+	uint32_t max_reads;	 /* negotiated */
+	struct rdma_memory cqes; /* one response for each request */
+	struct list early;	 /* slots that came before ESTABLISHED */
 	uint32_t nr_early;
 	struct list slots; /* in use by requests: the backend may hold their data */
 };

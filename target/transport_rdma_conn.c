@@ -51,16 +51,6 @@ static const struct rdma_ep_ops transport_rdma_ep_ops = {
 
 /* --- the beginning ------------------------------------------------------------------------- */
 
-/* Responses wait for their SEND in one buffer of the pool, which every device has registered. */
-static int transport_rdma_cqes_get(struct transport_conn *tc)
-{
-	uint32_t bytes = 2 * tc->depth * (uint32_t)sizeof(struct nvme_cqe);
-
-	static_assert(2 * TRANSPORT_RDMA_MAX_DEPTH * sizeof(struct nvme_cqe) <= BUFPOOL_MAX_BYTES);
-	tc->cqes = bufpool_get(tc->conn->reactor->pool, bytes);
-	return tc->cqes ? 0 : -ENOSPC;
-}
-
 /* Of what is out at once most has one or two work requests; what does not fit waits its turn. */
 static int transport_rdma_ep_make(struct transport_conn *tc, struct rdma_dev *dev)
 {
@@ -120,7 +110,8 @@ static int transport_rdma_make(struct transport_conn *tc, struct rdma_dev *dev,
 	result = rdma_srq_admit(dev->srq, tc->depth);
 	if (result)
 		goto put_dev;
-	result = transport_rdma_cqes_get(tc);
+	/* Request slots are twice the depth. */
+	result = rdma_memory_get(dev, 2 * tc->depth * sizeof(struct nvme_cqe), &tc->cqes);
 	if (result)
 		goto release;
 	result = rdma_cm_adopt(state->cm, tc->id, &tc->owner);
@@ -139,7 +130,7 @@ static int transport_rdma_make(struct transport_conn *tc, struct rdma_dev *dev,
 abort_ep:
 	rdma_ep_abort(&tc->ep);
 put_cqes:
-	bufpool_put(tc->conn->reactor->pool, tc->cqes);
+	rdma_memory_put(dev, &tc->cqes);
 release:
 	rdma_srq_release(dev->srq, tc->depth);
 put_dev:
@@ -284,10 +275,7 @@ void transport_rdma_free(struct conn *conn)
 	/* Of requests that a backend held to the end. */
 	while ((node = list_pop_front(&tc->slots)))
 		rdma_slot_put(container_of(node, struct rdma_slot, node));
-	if (tc->ep.stuck)
-		bufpool_abandon(conn->reactor->pool, tc->cqes);
-	else
-		bufpool_put(conn->reactor->pool, tc->cqes);
+	rdma_memory_put(tc->ep.dev, &tc->cqes);
 	rdma_srq_release(tc->ep.dev->srq, tc->depth);
 	rdma_dev_put(tc->ep.dev);
 	rdma_destroy_id(tc->id);

@@ -149,13 +149,13 @@ void transport_rdma_pull(struct request *request)
 static void transport_rdma_response(struct rdma_op *op, struct request *request)
 {
 	struct transport_conn *tc = request->conn->transport;
-	struct nvme_cqe *cqe = (struct nvme_cqe *)tc->cqes->bytes + request->index;
+	struct nvme_cqe *cqe = (struct nvme_cqe *)tc->cqes.bytes + request->index;
 
 	*cqe = request->cqe;
 	op->nr_sges = 1;
 	op->sge[0].addr = (uintptr_t)cqe;
 	op->sge[0].length = sizeof(*cqe);
-	op->sge[0].lkey = rdma_dev_buf_mr(tc->ep.dev, tc->cqes)->lkey;
+	op->sge[0].lkey = tc->cqes.mr->lkey;
 	op->inline_message = tc->ep.max_inline >= sizeof(*cqe);
 }
 

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "proto/base/log.h"
@@ -79,6 +80,40 @@ static int rdma_dev_pool_del(
 		return 0;
 	log_error("rdma: %s: cannot deregister memory: %s", rdma_dev_name(dev), strerror(error));
 	return -error;
+}
+
+int rdma_memory_get(struct rdma_dev *dev, size_t length, struct rdma_memory *ret)
+{
+	int result;
+
+	ret->length = length;
+	ret->bytes = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	result = ret->bytes == MAP_FAILED ? -errno : 0;
+	if (result) {
+		ret->bytes = NULL;
+		return result;
+	}
+	result = rdma_dev_register(dev, ret->bytes, length, IBV_ACCESS_LOCAL_WRITE, &ret->mr);
+	if (result) {
+		munmap(ret->bytes, length);
+		ret->bytes = NULL;
+	}
+	return result;
+}
+
+void rdma_memory_put(struct rdma_dev *dev, struct rdma_memory *memory)
+{
+	int error;
+
+	if (!memory->bytes)
+		return;
+	error = ibv_dereg_mr(memory->mr);
+	if (rdma_dev_destroyed(dev, error))
+		munmap(memory->bytes, memory->length);
+	else
+		log_error("rdma: %s: cannot deregister memory: %s", rdma_dev_name(dev),
+			strerror(error));
+	memory->bytes = NULL;
 }
 
 /* --- completions --------------------------------------------------------------------------- */

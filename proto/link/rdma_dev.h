@@ -111,6 +111,17 @@ struct rdma_ep *rdma_dev_find(struct rdma_dev *dev, uint32_t qp_num);
 int rdma_dev_register(struct rdma_dev *dev, void *base, size_t length, int access,
 	struct ibv_mr **ret) must_check;
 
+/* Memory for messages, registered with one device. Apart from the pool, so that a queue can be made
+ * while data waits for buffers there. */
+struct rdma_memory {
+	void *bytes; /* page-aligned; NULL: there is none */
+	size_t length;
+	struct ibv_mr *mr;
+};
+int rdma_memory_get(struct rdma_dev *dev, size_t length, struct rdma_memory *ret) must_check;
+/* Where the device keeps its registration the memory stays mapped: it may write there. */
+void rdma_memory_put(struct rdma_dev *dev, struct rdma_memory *memory);
+
 static inline void rdma_dev_count_doorbell(struct rdma_dev *dev)
 {
 	if (dev->devs->nr_doorbells)

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "proto/base/log.h"
 #include "proto/link/rdma_ep.h"
@@ -17,9 +16,7 @@
 struct rdma_srq_chunk {
 	struct rdma_srq *srq;
 	struct list node;
-	void *memory;
-	size_t length;
-	struct ibv_mr *mr;
+	struct rdma_memory memory;
 	int loop_buffer;
 	struct rdma_slot slots[RDMA_SRQ_CHUNK_SLOTS];
 };
@@ -58,7 +55,7 @@ void rdma_slot_put(struct rdma_slot *slot)
 static uint32_t rdma_srq_sges(
 	const struct rdma_srq *srq, const struct rdma_slot *slot, struct ibv_sge sge[2])
 {
-	uint32_t lkey = slot->chunk->mr->lkey;
+	uint32_t lkey = slot->chunk->memory.mr->lkey;
 
 	sge[0] = (struct ibv_sge){
 		.addr = (uintptr_t)slot->capsule, .length = RDMA_SLOT_CAPSULE_BYTES, .lkey = lkey};
@@ -141,7 +138,7 @@ static void rdma_srq_received(struct wc_done *done, const struct ibv_wc *wc)
 
 static void rdma_srq_chunk_layout(struct rdma_srq_chunk *chunk, uint32_t nr_sges)
 {
-	unsigned char *memory = chunk->memory;
+	unsigned char *memory = chunk->memory.bytes;
 	struct rdma_slot *slot;
 	uint32_t i;
 
@@ -172,23 +169,16 @@ static int rdma_srq_chunk_add(struct rdma_srq *srq)
 		return -ENOMEM;
 	slot_bytes += srq->nr_sges == 1 ? RDMA_SLOT_DATA_BYTES : RDMA_SLOT_CAPSULE_BYTES;
 	chunk->srq = srq;
-	chunk->length = (size_t)RDMA_SRQ_CHUNK_SLOTS * slot_bytes;
-	chunk->memory = mmap(
-		NULL, chunk->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (chunk->memory == MAP_FAILED) {
-		result = -errno;
-		goto free_chunk;
-	}
-	result = rdma_dev_register(
-		srq->dev, chunk->memory, chunk->length, IBV_ACCESS_LOCAL_WRITE, &chunk->mr);
+	result = rdma_memory_get(
+		srq->dev, (size_t)RDMA_SRQ_CHUNK_SLOTS * slot_bytes, &chunk->memory);
 	if (result)
-		goto unmap;
+		goto free_chunk;
 	/* Whatever a host does, not more receives than slots can complete at once. */
 	result = rdma_dev_admit(srq->dev, RDMA_SRQ_CHUNK_SLOTS);
 	if (result)
-		goto deregister;
-	chunk->loop_buffer =
-		loop_buffer_register(srq->dev->devs->loop, chunk->memory, chunk->length);
+		goto put_memory;
+	chunk->loop_buffer = loop_buffer_register(
+		srq->dev->devs->loop, chunk->memory.bytes, chunk->memory.length);
 	rdma_srq_chunk_layout(chunk, srq->nr_sges);
 	list_init(&chunk->node);
 	list_push_back(&srq->chunks, &chunk->node);
@@ -197,10 +187,8 @@ static int rdma_srq_chunk_add(struct rdma_srq *srq)
 		rdma_slot_put(&chunk->slots[i]);
 	return 0;
 
-deregister:
-	ibv_dereg_mr(chunk->mr);
-unmap:
-	munmap(chunk->memory, chunk->length);
+put_memory:
+	rdma_memory_put(srq->dev, &chunk->memory);
 free_chunk:
 	free(chunk);
 	return result;
@@ -212,9 +200,7 @@ static void rdma_srq_chunk_free(struct rdma_srq *srq, struct rdma_srq_chunk *chu
 	rdma_dev_release(srq->dev, RDMA_SRQ_CHUNK_SLOTS);
 	if (chunk->loop_buffer != LOOP_BUFFER_NONE)
 		loop_buffer_unregister(srq->dev->devs->loop, chunk->loop_buffer);
-	/* Where the device keeps its registration the memory stays mapped: it may write there. */
-	if (ibv_dereg_mr(chunk->mr) == 0 || srq->dev->failed)
-		munmap(chunk->memory, chunk->length);
+	rdma_memory_put(srq->dev, &chunk->memory);
 	free(chunk);
 }
 

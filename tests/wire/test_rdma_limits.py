@@ -154,3 +154,27 @@ def test_a_host_whose_device_keeps_its_queue_pairs_ends_well(start):
                            f"rdma://{host}:{port}/{NQN}"], capture_output=True, text=True,
                           timeout=60, env={**conftest.rdma_environment(), "SOFTRDMA_FAULT": STUCK})
     assert done.returncode == 0, done.stderr
+
+
+def test_a_busy_pool_keeps_no_host_out(tmp_path):
+    """Hosts that stand still hold all buffers and more wait; a new host's queue needs none."""
+    hauld = conftest.Hauld(tmp_path, "--listen", "rdma://127.0.0.1:0", "--threads", "1",
+                           "--memory", "16M", "--export", f"ram:16M,nqn={NQN}",
+                           env=conftest.rdma_environment())
+    still = []
+    try:
+        for _ in range(6):
+            both = nvmerdma.Pair(hauld.address, NQN, depth=DEPTH)
+            still.append(both)
+            address, key = both.io.region(0, 1 << 20)
+            capsule = nvme.command(nvme.WRITE, nsid=1, dptr=keyed(address, 1 << 20, key),
+                                   cdw=nvme.rw_cdw(0, 2048))
+            assert both.io.say(f"burst 64 {capsule.hex()}") == "ok"
+            both.io.raw.send_signal(signal.SIGSTOP)
+        with Rdma(hauld.address) as rdma:
+            assert rdma.outcome == "established", hauld.log_path.read_text()
+    finally:
+        for both in still:
+            both.io.kill()
+            both.admin.kill()
+        assert hauld.stop() == 0

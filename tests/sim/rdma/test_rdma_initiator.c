@@ -339,6 +339,34 @@ static void nobody_listens_is_told_once(void **state)
 	assert_int_equal(nr_connected, 1);
 }
 
+static void pool_ready(struct bufpool_wait *wait, struct buf *buf)
+{
+	(void)wait;
+	(void)buf;
+	fail();
+}
+
+/* Others wait for buffers already: it is not data that a connect needs. */
+static void a_busy_pool_holds_up_no_connect(void **state)
+{
+	struct bufpool_wait wait = {.ready = pool_ready, .size = BUFPOOL_MAX_BYTES};
+	struct list bufs, *node;
+	struct buf *buf;
+
+	(void)state;
+	list_init(&bufs);
+	while ((buf = bufpool_get(hl.pool, BUFPOOL_MAX_BYTES)))
+		list_push_back(&bufs, &buf->node);
+	bufpool_wait(hl.pool, &wait);
+	queue.ops->connect(&queue);
+	assert_true(both_wait(&nr_connected, 1));
+	assert_string_equal(connected_why, "");
+	assert_int_equal(connected_result, 0);
+	bufpool_wait_cancel(hl.pool, &wait);
+	while ((node = list_pop_front(&bufs)))
+		bufpool_put(hl.pool, container_of(node, struct buf, node));
+}
+
 /* disconnect() while connect() is unanswered: no answer but quiesced. */
 static void connecting_can_be_given_up_at_any_time(void **state)
 {
@@ -650,6 +678,7 @@ int main(void)
 		PLAIN(a_reject_is_told_in_words),
 		PLAIN(a_short_answer_is_no_target),
 		PLAIN(nobody_listens_is_told_once),
+		PLAIN(a_busy_pool_holds_up_no_connect),
 		PLAIN(connecting_can_be_given_up_at_any_time),
 		CONNECTED(a_read_of_registered_memory_is_one_descriptor),
 		CONNECTED(pieces_that_touch_are_one_the_rest_is_a_list),
