@@ -87,7 +87,6 @@ static void conn_destroy(struct conn *conn)
 	loop_timer_cancel(reactor->loop, &conn->handshake);
 	loop_timer_unreserve(reactor->loop);
 	list_remove(&conn->node);
-	reactor->nr_conns--;
 	munmap(conn->requests, conn_requests_bytes(conn));
 	slots_destroy(&conn->slots);
 	conn->gone.fn = conn_gone;
@@ -239,7 +238,6 @@ static struct conn *conn_create(struct reactor *reactor, struct port *port)
 	if (conn_alloc_requests(conn))
 		goto unreserve_timer;
 	reactor->next_conn_number += reactor->target->nr_reactors;
-	reactor->nr_conns++;
 	list_push_back(&reactor->conns, &conn->node);
 	return conn;
 

@@ -37,7 +37,6 @@ struct reactor {
 	pthread_t thread;
 	bool thread_started;
 	struct list conns;
-	uint32_t nr_conns;
 	struct transport_state *transport_state[NR_TRANSPORTS]; /* each transport's own */
 
 	enum reactor_stage stage;

@@ -179,7 +179,6 @@ static int subsys_attach_ns(struct target *target, struct subsys *subsys,
 	ns->nr_lbas = backend->geometry.size_bytes >> ns->lba_shift;
 	ns->uuid = options->uuid ? *options->uuid : nvme_uuid_from_hash(backend->geometry.identity);
 	subsys->ns[nsid] = ns;
-	subsys->nr_ns++;
 	subsys->volatile_cache |= backend->geometry.volatile_cache;
 	return 0;
 }

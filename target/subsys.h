@@ -39,7 +39,6 @@ struct subsys {
 	bool allow_any;
 	uint32_t nr_hosts;
 	char (*hosts)[NVME_NQN_MAX + 1];
-	uint32_t nr_ns;
 	uint32_t ns_limit;   /* entries of ns */
 	struct ns **ns;	     /* by namespace id; holes are NULL */
 	bool volatile_cache; /* of any namespace */

@@ -242,7 +242,6 @@ static void sim_add_ns(struct sim *sim, struct subsys *subsys, uint32_t nsid, bo
 		subsys->ns = calloc(subsys->ns_limit, sizeof(*subsys->ns));
 	}
 	subsys->ns[nsid] = ns;
-	subsys->nr_ns++;
 	subsys->volatile_cache = true;
 }
 
@@ -348,7 +347,6 @@ static void sim_check_empty(struct sim *sim)
 		struct reactor *reactor = sim->target.reactors[i];
 
 		assert_true(list_empty(&reactor->conns));
-		assert_int_equal(reactor->nr_conns, 0);
 		bufpool_stats_get(reactor->pool, &stats);
 		assert_int_equal(stats.nr_used, 0);
 		assert_int_equal(stats.nr_waiting, 0);
