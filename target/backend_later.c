@@ -4,16 +4,14 @@
  */
 #include "target/backend_later.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "target/identity.h"
+#include "target/size.h"
 
 #define BACKEND_DEFAULT_BLOCK 512
-#define BACKEND_MAX_SIZE      (1ull << 62)
 
 static void backend_later_run(struct loop_flush *flush)
 {
@@ -62,38 +60,12 @@ void backend_later_complete(struct backend_queue *queue, struct backend_io *io, 
 	loop_flush_later(queue->loop, &later->flush);
 }
 
-int backend_parse_size(const char *text, uint64_t *ret)
-{
-	static const char units[] = "KMGTP";
-	unsigned long long number;
-	const char *unit;
-	unsigned shift = 0;
-	char *end;
-
-	if (!isdigit((unsigned char)text[0]))
-		return -EINVAL;
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	if (errno)
-		return -ERANGE;
-	if (*end) {
-		unit = strchr(units, toupper((unsigned char)*end));
-		if (!unit || end[1])
-			return -EINVAL;
-		shift = 10 * (unsigned)(unit - units + 1);
-	}
-	if (!number || number > BACKEND_MAX_SIZE >> shift)
-		return -ERANGE;
-	*ret = number << shift;
-	return 0;
-}
-
 int backend_memory_geometry(const char *kind, const char *spec, bool read_only,
 	uint32_t block_bytes, struct backend_geometry *ret, char *why, size_t why_size)
 {
 	uint32_t block = block_bytes ? block_bytes : BACKEND_DEFAULT_BLOCK;
 	uint64_t size;
-	int error = backend_parse_size(spec, &size);
+	int error = size_parse(spec, &size);
 
 	if (!error && size % block)
 		error = -ERANGE;

@@ -24,9 +24,6 @@ void backend_later_detach(struct backend_queue *queue);
 /* IO is over, with RES. */
 void backend_later_complete(struct backend_queue *queue, struct backend_io *io, int res);
 
-/* "1G", "512M", "64k", "4096": binary units. -EINVAL; -ERANGE: 0 or beyond 2^62. */
-int backend_parse_size(const char *text, uint64_t *ret) must_check;
-
 /* Size and block size of memory that stands for a disk, checked; RET is filled but for identity. */
 int backend_memory_geometry(const char *kind, const char *spec, bool read_only,
 	uint32_t block_bytes, struct backend_geometry *ret, char *why, size_t why_size) must_check;

@@ -16,6 +16,7 @@
 #include "proto/nvme/uri.h"
 #include "target/backend_later.h"
 #include "target/config_source.h"
+#include "target/size.h"
 #include "target/subsys.h"
 #include "target/target.h"
 
@@ -160,7 +161,7 @@ static int config_settings(struct config_source *source, const struct config_fil
 	if (config->engine && loop_engine_parse(config->engine, &settings->engine))
 		return config_source_wrong(source, "engine",
 			"'%s' is not known: io_uring, epoll and auto are", config->engine);
-	if (config->memory && backend_parse_size(config->memory, &settings->memory_bytes))
+	if (config->memory && size_parse(config->memory, &settings->memory_bytes))
 		return config_source_wrong(
 			source, "memory", "'%s' is not a size such as 512M", config->memory);
 	if (config->spin_us) {

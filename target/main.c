@@ -11,9 +11,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "target/backend_later.h"
 #include "target/config.h"
 #include "target/quick.h"
+#include "target/size.h"
 #include "target/target.h"
 
 #define MAIN_EXIT_FAILED 1
@@ -136,7 +136,7 @@ static int main_engine(const char *text, struct target_settings *settings)
 
 static int main_memory(const char *text, struct target_settings *settings)
 {
-	if (!backend_parse_size(text, &settings->memory_bytes))
+	if (!size_parse(text, &settings->memory_bytes))
 		return 0;
 	fprintf(stderr, "hauld: --memory %s: not a size such as 512M or 2G\n", text);
 	return -EINVAL;

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "target/backend.h"
-#include "target/backend_later.h"
+#include "target/size.h"
 
 #define BLOCKS 64
 #define BYTES  (BLOCKS * 512)
@@ -449,7 +449,7 @@ static void sizes_have_binary_units(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t size = 77;
 
-		assert_int_equal(backend_parse_size(cases[i].text, &size), cases[i].error);
+		assert_int_equal(size_parse(cases[i].text, &size), cases[i].error);
 		assert_int_equal(size, cases[i].error ? 77 : cases[i].size);
 	}
 }

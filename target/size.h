@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sizes as people write them: of disks in memory, of the data buffers.
+ */
+#ifndef HAUL_TARGET_SIZE_H
+#define HAUL_TARGET_SIZE_H
+
+#include <stdint.h>
+
+#include "proto/base/compiler.h"
+
+/* "1G", "512M", "64k", "4096": binary units. -EINVAL; -ERANGE: 0 or beyond 2^62. */
+int size_parse(const char *text, uint64_t *ret) must_check;
+
+#endif
