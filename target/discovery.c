@@ -27,8 +27,10 @@ static bool discovery_address(
 	*ret = address_plain(&port->address);
 	if (!address_is_wildcard(&port->address))
 		return true;
-	/* A wildcard of IPv6 takes IPv4, too. */
+	/* A wildcard of IPv6 takes IPv4, too, unless another listener had it first. */
 	if (port->address.ss_family == AF_INET && local.ss_family != AF_INET)
+		return false;
+	if (port->ipv6_only && local.ss_family == AF_INET)
 		return false;
 	*ret = local;
 	return true;

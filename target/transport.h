@@ -23,6 +23,7 @@ struct port {
 	struct sockaddr_storage address;
 	uint16_t portid;
 	bool listening; /* listen() has succeeded */
+	bool ipv6_only; /* a wildcard whose IPv4 is another listener's: set by listen() */
 	struct transport_port *transport;
 	struct list node;
 	/* Options of the listener's URI that belong to the transport. */

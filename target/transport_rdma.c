@@ -14,6 +14,7 @@
 #include "proto/nvme/identify.h"
 #include "proto/nvme/rdma.h"
 #include "target/reactor.h"
+#include "target/target.h"
 
 #define TRANSPORT_RDMA_BACKLOG	       128
 /* Admin queues: the least a target must take (NVMe-oF 1.1 5.3: 32 entries), and all Linux asks. */
@@ -133,14 +134,13 @@ static void transport_rdma_port_event(struct rdma_cm_owner *owner, const struct 
 		log_debug("rdma: listener: %s", rdma_event_str(note->type));
 }
 
-/* A wildcard of IPv6 leaves that of IPv4 to a listener of its own. */
 static int transport_rdma_bind(struct rdma_cm_id *id, const struct port *port)
 {
 	struct sockaddr_storage address = port->address;
 	int on = 1;
 
 	(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on));
-	if (address.ss_family == AF_INET6)
+	if (port->ipv6_only)
 		(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on));
 	if (port->tos)
 		(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS,
@@ -173,14 +173,39 @@ static const char *transport_rdma_listen_hint(int error)
 	}
 }
 
+static int transport_rdma_try_listen(struct transport_port *tp)
+{
+	int result;
+
+	if (rdma_create_id(tp->cm->channel, &tp->id, &tp->owner, RDMA_PS_TCP))
+		return -errno;
+	result = transport_rdma_bind(tp->id, tp->port);
+	if (result)
+		rdma_destroy_id(tp->id);
+	return result;
+}
+
+/* A wildcard of IPv6 takes IPv4, too, unless that has a listener of its own. */
+static int transport_rdma_listen_id(struct transport_port *tp)
+{
+	int result = transport_rdma_try_listen(tp);
+
+	if (tp->port->address.ss_family != AF_INET6 ||
+		(result != -EADDRINUSE && result != -EADDRNOTAVAIL))
+		return result;
+	tp->port->ipv6_only = true;
+	return transport_rdma_try_listen(tp);
+}
+
 static int transport_rdma_listen(struct port *port, char *why, size_t why_size)
 {
 	struct transport_port *tp = calloc(1, sizeof(*tp));
 	struct transport_state *state;
-	int result;
+	char text[TARGET_ADDRESS_TEXT];
+	int result = -ENOMEM;
 
 	if (!tp)
-		return -ENOMEM;
+		goto tell;
 	tp->port = port;
 	tp->owner.event = transport_rdma_port_event;
 	list_init(&tp->node);
@@ -190,25 +215,22 @@ static int transport_rdma_listen(struct port *port, char *why, size_t why_size)
 	result = rdma_cm_create(port->reactor->loop, &tp->cm);
 	if (result)
 		goto free_port;
-	if (rdma_create_id(tp->cm->channel, &tp->id, &tp->owner, RDMA_PS_TCP)) {
-		result = -errno;
-		goto destroy_cm;
-	}
-	result = transport_rdma_bind(tp->id, port);
+	result = transport_rdma_listen_id(tp);
 	if (result)
-		goto destroy_id;
+		goto destroy_cm;
 	transport_rdma_port_number(port, tp->id);
 	list_push_back(&state->ports, &tp->node);
 	port->transport = tp;
 	return 0;
 
-destroy_id:
-	rdma_destroy_id(tp->id);
 destroy_cm:
 	rdma_cm_destroy(tp->cm, NULL);
 free_port:
 	free(tp);
-	snprintf(why, why_size, "%s%s", strerror(-result), transport_rdma_listen_hint(-result));
+tell:
+	target_port_describe(port, text);
+	snprintf(why, why_size, "cannot listen at %s: %s%s", text, strerror(-result),
+		transport_rdma_listen_hint(-result));
 	return result;
 }
 

@@ -314,3 +314,52 @@ def test_connects_on_their_way_survive_the_end_of_the_listener(tmp_path, delay_m
             raw.kill()
             raw.wait()
             raw.stdin.close()
+
+
+# --- listeners ------------------------------------------------------------------------------------
+
+def listening(directory, *uris):
+    args = [word for uri in uris for word in ("--listen", uri)]
+    return conftest.Hauld(directory, *args, "--export", f"ram:1M,nqn={NQN}", "--threads", "1",
+                          env=conftest.rdma_environment())
+
+
+def established(host, port):
+    with Rdma((host, port)) as rdma:
+        return rdma.outcome == "established"
+
+
+def test_a_wildcard_of_ipv6_takes_ipv4_too(tmp_path):
+    daemon = listening(tmp_path, "rdma://[::]:0")
+    try:
+        assert established("::1", daemon.address[1])
+        assert established("127.0.0.1", daemon.address[1])
+    finally:
+        assert daemon.stop() == 0
+
+
+def test_a_wildcard_of_ipv6_leaves_ipv4_to_a_listener_that_has_it(tmp_path):
+    """And then it is not offered to IPv4 hosts: the other one is."""
+    first = listening(tmp_path, "rdma://0.0.0.0:0")
+    port = first.address[1]
+    assert first.stop() == 0
+    daemon = listening(tmp_path, f"rdma://0.0.0.0:{port}", f"rdma://[::]:{port}")
+    try:
+        for host in ("::1", "127.0.0.1"):
+            assert established(host, port)
+        found = subprocess.run([str(conftest.BUILD / "initiator" / "haul"), "discover",
+                                f"rdma://127.0.0.1:{port}"], capture_output=True, text=True,
+                               timeout=30, env=conftest.rdma_environment())
+        assert found.returncode == 0, found.stderr
+        assert found.stdout.count(NQN) == 1, found.stdout
+    finally:
+        assert daemon.stop() == 0
+
+
+def test_a_listener_that_cannot_be_is_named(tmp_path):
+    daemon = listening(tmp_path, "rdma://127.0.0.1:0")
+    try:
+        with pytest.raises(AssertionError, match=f"cannot listen at {daemon.uris[0]}: "):
+            listening(tmp_path, daemon.uris[0])
+    finally:
+        assert daemon.stop() == 0
