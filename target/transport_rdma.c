@@ -13,14 +13,13 @@
 #include "proto/nvme/fabrics.h"
 #include "proto/nvme/identify.h"
 #include "proto/nvme/rdma.h"
+#include "target/ctrl.h"
 #include "target/reactor.h"
 #include "target/target.h"
 
 #define TRANSPORT_RDMA_BACKLOG	       128
 /* Admin queues: the least a target must take (NVMe-oF 1.1 5.3: 32 entries), and all Linux asks. */
 #define TRANSPORT_RDMA_MAX_ADMIN_DEPTH 128
-/* What Set Features, Number of Queues can grant at most. */
-#define TRANSPORT_RDMA_MAX_QID	       0xfffe
 
 /* --- what a reactor keeps ------------------------------------------------------------------ */
 
@@ -92,7 +91,7 @@ static void transport_rdma_refuse(struct transport_handover *handover)
 
 static void transport_rdma_requested(struct transport_port *tp, const struct rdma_cm_note *note)
 {
-	static const struct nvme_rdma_cm_limits limits = {.max_qid = TRANSPORT_RDMA_MAX_QID,
+	static const struct nvme_rdma_cm_limits limits = {.max_qid = CTRL_MAX_IO_QUEUES,
 		.max_admin_depth = TRANSPORT_RDMA_MAX_ADMIN_DEPTH,
 		.max_io_depth = TRANSPORT_RDMA_MAX_DEPTH};
 	struct transport_handover *handover;

@@ -53,10 +53,11 @@ def test_accept_carries_the_queue_size(hauld):
     (private(recfmt=1), nvmerdma.REJECT_RECFMT),
     (private(recfmt=0xFFFF), nvmerdma.REJECT_RECFMT),
     (private(qid=0xFFFF), nvmerdma.REJECT_QID),
+    (private(qid=129), nvmerdma.REJECT_QID),
     (private(qid=1, hsqsize=0), nvmerdma.REJECT_HSQSIZE),
     (private(qid=1, hsqsize=0xFFFF), nvmerdma.REJECT_HSQSIZE),
     (private(qid=1, hrqsize=0), nvmerdma.REJECT_HRQSIZE),
-], ids=["recfmt 1", "recfmt FFFFh", "qid", "hsqsize 0", "hsqsize FFFFh", "hrqsize 0"])
+], ids=["recfmt 1", "recfmt FFFFh", "qid", "qid 129", "hsqsize 0", "hsqsize FFFFh", "hrqsize 0"])
 def test_bad_private_data_is_rejected_with_its_reason(hauld, data, status):
     with Rdma(hauld.address, data=data) as rdma:
         assert rdma.reject == (0, status)
