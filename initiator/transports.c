@@ -5,10 +5,6 @@
 #include "initiator/transport.h"
 
 const struct haul_transport_ops *const haul_transports[HAUL_NR_TRANSPORTS] = {
-#ifdef HAUL_HAVE_RDMA
 	[HAUL_TRANSPORT_RDMA] = &haul_transport_rdma_ops,
-#endif
-#ifdef HAUL_HAVE_TCP
 	[HAUL_TRANSPORT_TCP] = &haul_transport_tcp_ops,
-#endif
 };
