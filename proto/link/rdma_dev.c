@@ -21,12 +21,12 @@
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-static void rdma_dev_explain_memlock(const struct rdma_dev *dev, size_t length, int error)
+static void rdma_dev_explain_memlock(struct rdma_dev *dev, size_t length, int error)
 {
 	struct rlimit limit = {0};
 
 	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
-	log_error(
+	log_line_limited(&dev->limit, loop_now_ns(dev->devs->loop), LOG_LEVEL_ERROR,
 		"rdma: %s: cannot register %zu bytes: %s; locked memory is limited to %llu bytes: "
 		"raise it (LimitMEMLOCK= of the unit, memlock in limits.conf, or ulimit -l)",
 		rdma_dev_name(dev), length, strerror(error), (unsigned long long)limit.rlim_cur);
@@ -42,7 +42,8 @@ int rdma_dev_register(
 		if (error == ENOMEM || error == EPERM)
 			rdma_dev_explain_memlock(dev, length, error);
 		else
-			log_error("rdma: %s: cannot register %zu bytes: %s", rdma_dev_name(dev),
+			log_line_limited(&dev->limit, loop_now_ns(dev->devs->loop), LOG_LEVEL_ERROR,
+				"rdma: %s: cannot register %zu bytes: %s", rdma_dev_name(dev),
 				length, strerror(error));
 		return error ? -error : -ENOMEM;
 	}

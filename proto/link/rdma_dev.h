@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "proto/base/bufpool.h"
+#include "proto/base/log.h"
 #include "proto/base/loop.h"
 #include "proto/link/rdma_async.h"
 
@@ -54,8 +55,9 @@ struct rdma_dev {
 	struct ibv_context *verbs;
 	struct ibv_device_attr attr;
 	bool iwarp;
-	bool can_invalidate; /* SEND with invalidate works */
-	bool failed;	     /* removed or broken: no new user */
+	bool can_invalidate;	/* SEND with invalidate works */
+	bool failed;		/* removed or broken: no new user */
+	struct log_limit limit; /* of what a short device says at each attempt */
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;

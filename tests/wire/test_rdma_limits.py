@@ -178,3 +178,11 @@ def test_a_busy_pool_keeps_no_host_out(tmp_path):
             both.io.kill()
             both.admin.kill()
         assert hauld.stop() == 0
+
+
+def test_hosts_cannot_fill_the_log_with_what_the_device_lacks(start):
+    hauld = start("fail:reg_mr@1+")
+    for _ in range(20):
+        with Rdma(hauld.address) as rdma:
+            assert rdma.reject == (0, nvmerdma.REJECT_RESOURCES)
+    assert 1 <= hauld.log_path.read_text().count("cannot register") <= 10
