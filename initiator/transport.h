@@ -84,11 +84,10 @@ struct haul_queue {
 			   haul_queue_connected() */
 	struct haul_request *requests; /* DEPTH of them */
 	struct sockaddr_storage address;
-	uint32_t in_capsule_bytes;     /* how much data a command may carry in its capsule (IOCCSZ);
-					  admin: 8 KiB on TCP, 0 on RDMA. Connect's data goes
-					  in-capsule on TCP in any case (NVMe TCP 1.0c 3.3.2) */
-	uint32_t max_segments;	       /* MSDBD, at least 1 */
-	uint32_t keyed_sgl_invalidate; /* target supports remote invalidation */
+	uint32_t in_capsule_bytes; /* how much data a command may carry in its capsule (IOCCSZ);
+				      admin: 8 KiB on TCP, 0 on RDMA. Connect's data goes
+				      in-capsule on TCP in any case (NVMe TCP 1.0c 3.3.2) */
+	uint32_t max_segments;	   /* MSDBD, at least 1 */
 	uint32_t header_digest, data_digest; /* asked for */
 	uint32_t tos;			     /* 0: leave as it is */
 

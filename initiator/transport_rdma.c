@@ -415,8 +415,6 @@ static int rdma_queue_alloc(struct haul_queue *queue)
 	tq->queue = queue;
 	tq->owner.event = rdma_queue_event;
 	loop_flush_init(&tq->ended, rdma_queue_ended_flush);
-	loop_flush_init(&tq->refused, rdma_queue_flush_refused);
-	list_init(&tq->refused_list);
 	queue->transport = tq;
 	return 0;
 }

@@ -39,10 +39,8 @@ struct haul_transport_queue {
 	struct rdma_ep ep;
 	struct rdma_memory memory; /* DEPTH capsules, then DEPTH + 1 responses */
 	struct rdma_recv *recvs;
-	struct loop_flush ended;   /* for what has nothing to be drained */
-	struct loop_flush refused; /* answers those in REFUSED_LIST */
-	struct list refused_list;  /* requests that cannot be sent at all */
-	int error;		   /* why it is FAILING */
+	struct loop_flush ended; /* for what has nothing to be drained */
+	int error;		 /* why it is FAILING */
 	char why[RDMA_QUEUE_WHY_BYTES];
 };
 
@@ -51,7 +49,6 @@ struct rdma_request {
 	struct rdma_op op; /* the SEND of the command */
 	struct buf *bounce;
 	struct bufpool_wait wait; /* for BOUNCE */
-	struct list node;	  /* in refused_list */
 	bool waiting;		  /* in the pool's FIFO: not sent yet */
 	bool sent;		  /* the SEND has completed */
 	bool answered;		  /* CQE is here */
@@ -74,7 +71,6 @@ struct haul_transport_loop {
 /* transport_rdma_io.c */
 void rdma_queue_submit(struct haul_queue *queue, struct haul_request *request);
 void rdma_queue_answered(struct rdma_ep *ep, struct rdma_recv *recv);
-void rdma_queue_flush_refused(struct loop_flush *flush);
 /* The endpoint is drained, or there never was one: every request that is out comes back. */
 void rdma_queue_end_requests(struct haul_transport_queue *tq);
 

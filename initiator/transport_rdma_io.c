@@ -159,9 +159,6 @@ void rdma_queue_end_requests(struct haul_transport_queue *tq)
 	struct haul_request *request;
 	uint32_t i;
 
-	loop_flush_cancel(&tq->refused);
-	while (list_pop_front(&tq->refused_list))
-		;
 	for (i = 0; i < queue->depth; i++) {
 		request = &queue->requests[i];
 		if (request->state != HAUL_REQUEST_OUT)
@@ -266,11 +263,6 @@ static void rdma_request_bounce(struct haul_transport_queue *tq, struct haul_req
 	struct rdma_request *rr = rdma_request(request);
 	struct buf *buf;
 
-	if (request->data_len > BUFPOOL_MAX_BYTES) {
-		list_push_back(&tq->refused_list, &rr->node);
-		loop_flush_later(tq->queue->loop, &tq->refused);
-		return;
-	}
 	tq->queue->hl->stats.nr_bounced++;
 	buf = bufpool_get(tq->queue->pool, request->data_len);
 	if (buf) {
@@ -282,16 +274,6 @@ static void rdma_request_bounce(struct haul_transport_queue *tq, struct haul_req
 	rr->wait.size = request->data_len;
 	list_init(&rr->wait.node);
 	bufpool_wait(tq->queue->pool, &rr->wait);
-}
-
-void rdma_queue_flush_refused(struct loop_flush *flush)
-{
-	struct haul_transport_queue *tq = container_of(flush, struct haul_transport_queue, refused);
-	struct list *node;
-
-	while ((node = list_pop_front(&tq->refused_list)))
-		haul_request_done(rdma_request_owner(container_of(node, struct rdma_request, node)),
-			-EMSGSIZE, NULL);
 }
 
 /* A list of descriptors travels in the capsule, so it counts against its size. */
@@ -314,7 +296,6 @@ void rdma_queue_submit(struct haul_queue *queue, struct haul_request *request)
 	rr->waiting = false;
 	rr->sent = false;
 	rr->answered = false;
-	list_init(&rr->node);
 	/* Too late: disconnect() is coming and brings it back. */
 	if (tq->state != RDMA_QUEUE_LIVE)
 		return;

@@ -56,7 +56,6 @@ static int transport_rdma_ep_make(struct transport_conn *tc, struct rdma_dev *de
 {
 	const struct rdma_ep_params params = {
 		.nr_sends = tc->depth + tc->max_reads + RDMA_EP_MIN_SENDS,
-		.nr_reads = tc->max_reads,
 		.nr_sges = 1,
 		.inline_bytes = sizeof(struct nvme_cqe),
 	};

@@ -86,7 +86,6 @@ struct rdma_ep_ops {
 struct rdma_ep_params {
 	uint32_t nr_sends; /* work requests wanted in the send queue; at least RDMA_EP_MIN_SENDS */
 	uint32_t nr_recvs; /* receives; 0: the device's SRQ */
-	uint32_t nr_reads; /* READs outstanding; 0: none are issued */
 	uint32_t nr_sges;  /* pieces a message may be gathered from */
 	uint32_t inline_bytes; /* of a message; what is granted may be less */
 };

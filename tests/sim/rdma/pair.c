@@ -315,7 +315,7 @@ int pair_open(struct pair *pair)
 	static const struct rdma_ep_params client = {
 		.nr_sends = 64, .nr_recvs = PAIR_NR_RECVS, .nr_sges = RDMA_WR_SGES};
 	static const struct rdma_ep_params server = {
-		.nr_sends = 64, .nr_reads = 16, .nr_sges = 1, .inline_bytes = 16};
+		.nr_sends = 64, .nr_sges = 1, .inline_bytes = 16};
 	struct sockaddr_in address = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int result;

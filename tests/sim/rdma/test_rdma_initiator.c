@@ -521,17 +521,6 @@ static void no_data_is_a_descriptor_of_length_zero(void **state)
 	rdma_slot_put(slot);
 }
 
-static void more_than_a_buffer_that_is_not_registered_is_refused(void **state)
-{
-	const struct iovec iov = {memory + MEMORY_BYTES / 2, BUFPOOL_MAX_BYTES + 512};
-	struct haul_request *request = submit(0, 1, &iov, 1);
-
-	(void)state;
-	assert_int_equal(nr_done, 0);
-	assert_true(both_wait(&nr_done, 1));
-	assert_int_equal(request->result, -EMSGSIZE);
-}
-
 /* The device may still read the capsule when the answer is here already. */
 static void a_request_waits_for_its_send_after_the_answer(void **state)
 {
@@ -686,7 +675,6 @@ int main(void)
 		CONNECTED(small_writes_travel_in_the_capsule),
 		CONNECTED(a_write_beyond_the_capsule_is_described),
 		CONNECTED(no_data_is_a_descriptor_of_length_zero),
-		CONNECTED(more_than_a_buffer_that_is_not_registered_is_refused),
 		CONNECTED(a_request_waits_for_its_send_after_the_answer),
 		CONNECTED(slots_are_used_again_and_again),
 		CONNECTED(an_answer_to_nothing_fails_the_queue),
