@@ -106,7 +106,7 @@ int tcp_listen(struct port *port, char *why, size_t why_size)
 	ret = loop_timer_reserve(tp->loop);
 	if (ret)
 		goto free_port;
-	ret = sock_listen(&port->address, &tp->fd);
+	ret = sock_listen(&port->address, &tp->fd, &port->ipv6_only);
 	if (ret)
 		goto unreserve_timer;
 	tp->poll.ready = tcp_port_ready;

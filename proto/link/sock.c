@@ -90,16 +90,19 @@ static int sock_listen_as(const struct sockaddr_storage *address, bool v6only, i
 	return 0;
 }
 
-int sock_listen(struct sockaddr_storage *address, int *ret_fd)
+int sock_listen(struct sockaddr_storage *address, int *ret_fd, bool *ret_v6only)
 {
 	socklen_t len = sizeof(*address);
+	bool v6only = false;
 	int fd = -1, ret;
 
 	if (!address_len(address->ss_family))
 		return -EAFNOSUPPORT;
 	ret = sock_listen_as(address, false, &fd);
-	if (ret == -EADDRINUSE && address->ss_family == AF_INET6 && address_is_wildcard(address))
+	if (ret == -EADDRINUSE && address->ss_family == AF_INET6 && address_is_wildcard(address)) {
+		v6only = true;
 		ret = sock_listen_as(address, true, &fd);
+	}
 	if (ret)
 		return ret;
 	if (getsockname(fd, (struct sockaddr *)address, &len)) {
@@ -108,6 +111,7 @@ int sock_listen(struct sockaddr_storage *address, int *ret_fd)
 		return ret;
 	}
 	*ret_fd = fd;
+	*ret_v6only = v6only;
 	return 0;
 }
 

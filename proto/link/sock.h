@@ -6,6 +6,7 @@
 #ifndef HAUL_LINK_SOCK_H
 #define HAUL_LINK_SOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -19,7 +20,7 @@
  * A listening socket at *ADDRESS, into which the real port number is put. [::] takes IPv4 hosts
  * too, unless another listener has the IPv4 port already.
  */
-int sock_listen(struct sockaddr_storage *address, int *ret_fd) must_check;
+int sock_listen(struct sockaddr_storage *address, int *ret_fd, bool *ret_v6only) must_check;
 /* The next host in line, tuned; -EAGAIN when there is none. */
 int sock_accept(int listen_fd, uint8_t tos, int *ret_fd) must_check;
 /* A tuned socket for an outgoing connection. */

@@ -110,3 +110,18 @@ def test_io_commands_and_queues_are_refused(target):
 def test_discovery_keep_alive_is_the_hosts_own(target):
     with target.admin(nvme.DISCOVERY_NQN, kato=1000) as admin:
         admin.expect_end(within=4)
+
+
+def test_a_listener_that_left_ipv4_to_another_is_not_offered_to_ipv4_hosts(start_hauld):
+    """Each host is told only of what it can reach."""
+    import nvmetcp
+    hauld = start_hauld("--listen", "tcp://0.0.0.0:0", "--export", "null:1M,nqn=nqn.2026-11.io.haul:v4")
+    port = hauld.address[1]
+    both = start_hauld("--listen", f"tcp://[::]:{port}", "tcp://127.0.0.1:0", "--export",
+                       "null:1M,nqn=nqn.2026-11.io.haul:v6")
+    other = conftest.split_uri(both.uris[1])
+    with nvmetcp.Admin(other, nvme.DISCOVERY_NQN) as admin:
+        offered = {(e["adrfam"], e["trsvcid"]) for e in parse(whole_log(admin))[1]}
+        assert (1, str(other[1])) in offered and (1, str(port)) not in offered, offered
+    with nvmetcp.Admin(("::1", port), nvme.DISCOVERY_NQN) as admin:
+        assert (2, str(port)) in {(e["adrfam"], e["trsvcid"]) for e in parse(whole_log(admin))[1]}
