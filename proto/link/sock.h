@@ -18,7 +18,7 @@
 
 /*
  * A listening socket at *ADDRESS, into which the real port number is put. [::] takes IPv4 hosts
- * too, unless another listener has the IPv4 port already.
+ * too, unless another listener has the IPv4 port already (then *RET_V6ONLY).
  */
 int sock_listen(struct sockaddr_storage *address, int *ret_fd, bool *ret_v6only) must_check;
 /* The next host in line, tuned; -EAGAIN when there is none. */
