@@ -146,6 +146,14 @@ static int disk_claim(const struct disk *disk, const char *path, char *why, size
 	return -EBUSY;
 }
 
+/* Nothing but the writing is in the way, as far as can be told. */
+static bool disk_readonly_would_do(const char *path, int flags, int error)
+{
+	if ((flags & O_ACCMODE) == O_RDONLY)
+		return false;
+	return error == -EROFS || error == -EPERM || (error == -EACCES && !access(path, R_OK));
+}
+
 static int disk_open_fd(const char *path, int flags, char *why, size_t why_size)
 {
 	int fd = open(path, flags);
@@ -158,7 +166,7 @@ static int disk_open_fd(const char *path, int flags, char *why, size_t why_size)
 			path);
 	else if (fd != -EINVAL)
 		snprintf(why, why_size, "%s cannot be opened%s: %s", path,
-			fd == -EROFS || fd == -EACCES || fd == -EPERM
+			disk_readonly_would_do(path, flags, fd)
 				? " for writing (readonly would do without)"
 				: "",
 			strerror(-fd));
