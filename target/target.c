@@ -371,6 +371,7 @@ static void target_signal_set(sigset_t *ret)
 	sigemptyset(ret);
 	sigaddset(ret, SIGTERM);
 	sigaddset(ret, SIGINT);
+	sigaddset(ret, SIGHUP); /* a terminal that is closed; there is nothing to reload */
 }
 
 int target_block_signals(void)
