@@ -156,9 +156,8 @@ int config_source_load(struct config_source *source, const char *name)
 
 	*source = (struct config_source){.file = name};
 	if (!file) {
-		error = -errno;
-		fprintf(stderr, "%s: cannot be read: %s\n", name, strerror(-error));
-		return error;
+		fprintf(stderr, "%s: cannot be read: %s\n", name, strerror(errno));
+		return -EINVAL;
 	}
 	error = config_source_parse(source, file);
 	fclose(file);
@@ -290,6 +289,24 @@ static void config_say(const char *what, char *ret, size_t size)
 		snprintf(ret, size, "%s", what[0] ? what : "not understood");
 }
 
+/* In a list entry it is one of 'subsystems': no other entry has a key that it must have. */
+static void config_complain_missing(
+	struct config_source *source, const struct config_complaint *complaint, const char *key)
+{
+	yaml_node_t *list = config_source_at(source, "subsystems");
+	unsigned line = max_of(complaint->entry_line, 1u);
+	char in[32] = "";
+
+	if (complaint->entry_line && list && list->type == YAML_SEQUENCE_NODE)
+		for (yaml_node_item_t *item = list->data.sequence.items.start;
+			item < list->data.sequence.items.top; item++)
+			if (config_line(config_source_node(source, *item)) == line)
+				snprintf(in, sizeof(in), "subsystems.%u.",
+					(unsigned)(item - list->data.sequence.items.start));
+	fprintf(stderr, "%s:%u: %s%s: is missing: %s right\n", source->file, line, in, key,
+		config_hint(key));
+}
+
 void config_source_complain(struct config_source *source, const struct config_complaint *complaint)
 {
 	static const char unexpected[] = "Unexpected key: ";
@@ -306,10 +323,7 @@ void config_source_complain(struct config_source *source, const struct config_co
 		return;
 	}
 	if (!strncmp(what, missing, sizeof(missing) - 1)) {
-		const char *key = what + sizeof(missing) - 1;
-
-		fprintf(stderr, "%s:%u: %s: is missing: %s right\n", source->file,
-			max_of(complaint->entry_line, 1u), key, config_hint(key));
+		config_complain_missing(source, complaint, what + sizeof(missing) - 1);
 		return;
 	}
 	config_say(what, said, sizeof(said));

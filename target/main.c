@@ -251,7 +251,9 @@ static int main_parse(struct main_arguments *arguments)
 	if (optind < arguments->argc)
 		return main_append_any(arguments, 0, arguments->argv[optind]);
 	if (arguments->check)
-		return 0;
+		return arguments->config || arguments->nr_listens || arguments->nr_exports
+			       ? main_wrong("--check goes without --config, --listen and --export")
+			       : 0;
 	if (arguments->config)
 		return arguments->nr_listens || arguments->nr_exports
 			       ? main_wrong("--config and --listen or --export: give one or the "

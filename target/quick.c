@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "proto/nvme/uri.h"
 #include "target/subsys.h"
@@ -49,6 +50,19 @@ static int quick_nqn(const char *nqn, char *why, size_t why_size)
 	return error;
 }
 
+/* A disk in memory whose size was forgotten; a file may have that name. */
+static int quick_check_path(const char *path, char *why, size_t why_size)
+{
+	if (!path[0])
+		snprintf(why, why_size,
+			"no path: a file, a device, ram:SIZE or null:SIZE is needed");
+	else if ((!strcmp(path, "ram") || !strcmp(path, "null")) && access(path, F_OK))
+		snprintf(why, why_size, "a size is missing: %s:SIZE, such as %s:1G", path, path);
+	else
+		return 0;
+	return -EINVAL;
+}
+
 /* One option, "key=value" or "readonly". */
 static int quick_option(struct quick_export *export, const char *text, char *why, size_t why_size)
 {
@@ -80,7 +94,7 @@ static int quick_option(struct quick_export *export, const char *text, char *why
 	}
 	snprintf(why, why_size,
 		"option '%s' is not known: nqn=NQN, nsid=N, uuid=UUID, block=512, block=4096 and "
-		"readonly are",
+		"readonly are; for a path with a comma use --config",
 		text);
 	return -EINVAL;
 }
@@ -120,11 +134,7 @@ int quick_export(struct target *target, const char *text, char *why, size_t why_
 	if (error)
 		return error;
 	export.ns.path = strsep(&rest, ",");
-	if (!export.ns.path[0]) {
-		snprintf(why, why_size,
-			"no path: a file, a device, ram:SIZE or null:SIZE is needed");
-		error = -EINVAL;
-	}
+	error = quick_check_path(export.ns.path, why, why_size);
 	while (!error && (option = strsep(&rest, ",")))
 		error = quick_option(&export, option, why, why_size);
 	if (!error)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """hauld's command line and configuration: what is wrong is said in one line, with status 2."""
 import os
+import pathlib
 import resource
 import signal
 import subprocess
+import tempfile
 import time
 
 import conftest
@@ -47,6 +49,11 @@ def run(*args, timeout=20):
       "--export", f"null:2M,uuid={UUID},nqn=nqn.2026-11.io.haul:b"], "give each its own"),
     (["tcp://127.0.0.1:0", "--export", "null:1M"], "with --listen"),
     (["--listen", "tcp://127.0.0.1:0", "--threads", "1", "tcp://127.0.0.1:0"], "with --listen"),
+    (["--check", "/dev/null", "--listen", "tcp://127.0.0.1:0"], "--check goes without"),
+    (["--check", "/dev/null", "--config", "/dev/null"], "--check goes without"),
+    (["--listen", "tcp://127.0.0.1:0", "--export", "ram"], "ram:SIZE"),
+    (["--listen", "tcp://127.0.0.1:0", "--export", "/tmp/disk,1.img"], "use --config"),
+    (["--listen", "tcp://127.0.0.1:0", "--export", "ram:lots"], "lots"),
 ])
 def test_a_wrong_command_line_gets_one_line_and_status_2(args, word):
     done = run(*args)
@@ -54,6 +61,30 @@ def test_a_wrong_command_line_gets_one_line_and_status_2(args, word):
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1 and word in lines[0], done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("option", ["--config", "--check"])
+def test_a_configuration_that_cannot_be_read_is_wrong_usage(tmp_path, option):
+    done = run(option, str(tmp_path / "gone"))
+    assert done.returncode == 2 and "gone: cannot be read" in done.stderr, done
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a hauld that is refused")
+@pytest.mark.parametrize("mode, option, hint", [
+    (0o444, "", True), (0o000, "", False), (0o000, ",readonly", False)])
+def test_readonly_is_proposed_only_where_it_would_do(mode, option, hint):
+    with tempfile.TemporaryDirectory(prefix="haul-cli-") as directory:
+        os.chmod(directory, 0o755)
+        disk = pathlib.Path(directory) / "disk"
+        disk.write_bytes(bytes(1 << 20))
+        disk.chmod(mode)
+        done = subprocess.run(
+            [HAULD, "--listen", "tcp://127.0.0.1:0", "--export", f"{disk}{option}"],
+            capture_output=True, text=True, timeout=20, check=False, user=65534, group=65534,
+            extra_groups=[])
+    assert done.returncode == 1 and "cannot be opened" in done.stderr, done
+    assert ("readonly would do" in done.stderr) == hint, done.stderr
 
 
 def test_a_missing_disk_is_named(tmp_path):
@@ -149,7 +180,7 @@ def test_default_names_are_stable_and_different(tmp_path, start_hauld):
     assert all(name.startswith("nqn.2014-08.org.nvmexpress:uuid:") for name in first)
 
 
-@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_stop_signals_drain_and_exit_0_with_hosts_connected(start_hauld, sig):
     hauld = start_hauld("--listen", "tcp://127.0.0.1:0", "--export",
                         "null:1G,nqn=nqn.2026-11.io.haul:stop")
