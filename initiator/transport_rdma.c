@@ -273,11 +273,15 @@ static void rdma_queue_note_error(struct haul_transport_queue *tq, const struct 
 	rdma_queue_lost(tq, error, why);
 }
 
+static const char rdma_queue_no_device[] =
+	"no RDMA device leads to this address; see rdma link show";
+
 static void rdma_queue_resolve_address(struct haul_transport_queue *tq)
 {
 	if (rdma_resolve_addr(
 		    tq->id, NULL, (struct sockaddr *)&tq->queue->address, RDMA_QUEUE_ADDRESS_MS))
-		rdma_queue_fail_to_connect(tq, -errno, "RDMA address", strerror(errno));
+		rdma_queue_fail_to_connect(tq, -errno, "RDMA address",
+			errno == ENODEV ? rdma_queue_no_device : strerror(errno));
 }
 
 /* True if the neighbour may still answer: the address is asked for again. */
@@ -315,8 +319,7 @@ static void rdma_queue_event(struct rdma_cm_owner *owner, const struct rdma_cm_n
 	case RDMA_CM_EVENT_ADDR_ERROR:
 		if (rdma_queue_address_late(tq, note))
 			break;
-		rdma_queue_note_error(tq, note, -EHOSTUNREACH,
-			"no RDMA device leads to this address; see rdma link show");
+		rdma_queue_note_error(tq, note, -EHOSTUNREACH, rdma_queue_no_device);
 		break;
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 		rdma_queue_note_error(tq, note, -EHOSTUNREACH, "no route to this address");

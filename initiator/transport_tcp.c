@@ -428,14 +428,15 @@ static void tcp_received(
 static void tcp_failed(struct tcp_stream *stream, int error, const char *why)
 {
 	struct haul_transport_queue *tq = container_of(stream, struct haul_transport_queue, stream);
+	const char *hint = tq->state == TCP_QUEUE_INITIALIZING ? "; is it an NVMe/TCP port?" : "";
 	char text[TCP_QUEUE_WHY_BYTES];
 
 	if (error == -EPROTO)
 		snprintf(text, sizeof(text), "mistake of the target: %s", why);
 	else if (!error)
-		snprintf(text, sizeof(text), "the target has closed the connection");
+		snprintf(text, sizeof(text), "the target has closed the connection%s", hint);
 	else
-		snprintf(text, sizeof(text), "the connection has failed: %s", why);
+		snprintf(text, sizeof(text), "the connection has failed: %s%s", why, hint);
 	tcp_ended(tq, error ? error : -ECONNRESET, text);
 }
 
@@ -501,7 +502,10 @@ static void tcp_connect_done(struct done *done, int res, unsigned flags)
 		return;
 	}
 	if (res < 0) {
-		snprintf(why, sizeof(why), "cannot connect: %s", strerror(-res));
+		snprintf(why, sizeof(why), "cannot connect: %s%s", strerror(-res),
+			res == -ECONNREFUSED ? "; does an NVMe/TCP target listen at this address "
+					       "and port?"
+					     : "");
 		tcp_fail_to_connect(tq, res, why);
 		return;
 	}
