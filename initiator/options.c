@@ -185,6 +185,17 @@ static int options_check(const struct haul_ctrl_options *options, char *why, siz
 	return 0;
 }
 
+/* NVMe/RDMA has none: its fabric checks what it carries. */
+static int options_check_digests(const struct haul_ctrl *ctrl, char *why, size_t why_size)
+{
+	bool header = ctrl->options.header_digest;
+
+	if (ctrl->uri.trtype == NVME_TRTYPE_TCP || (!header && !ctrl->options.data_digest))
+		return 0;
+	snprintf(why, why_size, "%s is for tcp:// only", header ? "hdgst" : "ddgst");
+	return -EINVAL;
+}
+
 int options_read(
 	struct haul_ctrl *ctrl, const struct haul_ctrl_options *options, char *why, size_t why_size)
 {
@@ -206,6 +217,8 @@ int options_read(
 			return error;
 	}
 	error = options_check(&ctrl->options, why, why_size);
+	if (!error)
+		error = options_check_digests(ctrl, why, why_size);
 	if (error)
 		return error;
 	return host_identity(
