@@ -150,7 +150,7 @@ static int cli_run(const struct cli_command *command, struct cli *cli, const cha
 	return code;
 }
 
-int main(int argc, char **argv)
+static int cli_main(int argc, char **argv)
 {
 	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
 		{"engine", required_argument, NULL, 'e'}, {"help", no_argument, NULL, 'h'},
@@ -190,4 +190,16 @@ int main(int argc, char **argv)
 		return cli_usage("one URI is enough: what is ", argv[optind + 2]);
 	cli.uri = argv[optind + 1];
 	return cli_run(command, &cli, engine);
+}
+
+/* What was printed may be all that the caller wants: it must have arrived. */
+int main(int argc, char **argv)
+{
+	int code = cli_main(argc, argv);
+
+	errno = 0;
+	if (!fflush(stdout) && !ferror(stdout))
+		return code;
+	cli_error("cannot write the output: %s", strerror(errno ? errno : EIO));
+	return code == CLI_OK ? CLI_FAILED : code;
 }

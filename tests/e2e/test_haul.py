@@ -63,9 +63,11 @@ def test_several_subsystems_are_listed(hauld, transport):
 
 @pytest.mark.parametrize("options", ["?hdgst=1", "?ddgst=1", "?hdgst=1&ddgst=1&kato=5&timeout=3s&tos=16&queues=3"])
 def test_options_of_the_address(target, options):
+    done = haul("id", target.uri + options, "--json", transport=target.transport)
     if target.transport != "tcp":
-        pytest.skip("digests are TCP's")
-    done = haul("id", target.uri + options, "--json")
+        assert done.returncode == 2 and "is for tcp:// only" in done.stderr, done
+        assert done.stderr.count("\n") == 1 and done.stdout == ""
+        return
     assert done.returncode == 0, done.stderr
     if "kato" in options:
         found = json.loads(done.stdout)
@@ -133,7 +135,8 @@ def test_nobody_there_is_said():
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     done = haul("id", f"tcp://127.0.0.1:{port}/{NQN}")
-    assert done.returncode == 1 and "refused" in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "refused; does an NVMe/TCP target listen" in done.stderr
 
 
 class Silent:
@@ -160,6 +163,27 @@ def test_silence_ends_within_the_deadline(says):
         error = process.communicate(timeout=30)[1]
     assert process.returncode == 1 and "connecting" in error
     assert 0.9 < time.monotonic() - start < 10
+
+
+def test_a_connection_closed_at_once_is_no_nvme_tcp():
+    silent = Silent()
+    with subprocess.Popen([str(HAUL), "id", silent.uri], stderr=subprocess.PIPE, text=True,
+                          preexec_fn=die_with_parent) as process:
+        connection = silent.accept()
+        connection.recv(128, socket.MSG_WAITALL)
+        connection.close()
+        error = process.communicate(timeout=30)[1]
+    assert process.returncode == 1 and "is it an NVMe/TCP port?" in error, error
+
+
+@pytest.mark.parametrize("what", [["id"], ["id", "--json"], ["discover"]])
+def test_output_that_cannot_be_written_is_a_failure(hauld, what):
+    running = hauld("--export", f"ram:1M,nqn={NQN}")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([str(HAUL), *what, running.uri], stdout=full, stderr=subprocess.PIPE, text=True,
+                              env=environment("tcp"), timeout=30, check=False)
+    assert done.returncode == 1, done
+    assert done.stderr == "haul: cannot write the output: No space left on device\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
