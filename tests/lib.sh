@@ -8,7 +8,8 @@ export HAUL_STARTED=${HAUL_STARTED:-$EPOCHSECONDS} # one clock for a script and 
 say() { printf '[%3d s] %s\n' $((EPOCHSECONDS - HAUL_STARTED)) "$*"; }
 die() { echo "${0##*/}: $*" >&2; exit 1; }
 
-# bounded SECONDS COMMAND...: run with a deadline, in a process group of its own that bounded_stop ends (from a trap).
+# bounded [-k GRACE] SECONDS COMMAND...: run with a deadline, in a process group of its own that bounded_stop ends (from a
+# trap) and waits for. GRACE (10): seconds from SIGTERM to SIGKILL.
 bounded() {
 	timeout -k 10 "$@" < /dev/null &
 	bounded_pid=$!
@@ -18,7 +19,7 @@ bounded() {
 	return $rc
 }
 
-bounded_stop() { [ -z "${bounded_pid:-}" ] || kill "$bounded_pid"; }
+bounded_stop() { [ -z "${bounded_pid:-}" ] || { kill "$bounded_pid"; wait "$bounded_pid"; } 2>/dev/null; }
 
 # packages GROUP...: the packages of these groups, one a line.
 packages() {
