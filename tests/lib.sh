@@ -64,10 +64,11 @@ fio_headers() {
 	version=$(dpkg-query -W -f '${source:Version}' fio) || return 1
 	fio_source=$haul_cache/fio-$version
 	[ -e "$fio_source/config-host.h" ] && return 0
-	rm -rf "$fio_source"
 	apt=$haul_cache/apt log=$haul_cache/fio.log
-	rm -rf "$apt"
-	mkdir -p "$apt"/{lists,cache,parts,unpack}
+	if ! { rm -rf "$fio_source" "$apt" && mkdir -p "$apt"/{lists,cache,parts,unpack}; } 2>/dev/null; then
+		echo "${0##*/}: cannot write $haul_cache; set XDG_CACHE_HOME to a folder that can be written" >&2
+		return 1
+	fi
 	[ "$(id -u)" != 0 ] || [ -n "$(apt-cache madison fio 2>/dev/null)" ] || apt-get update -q > /dev/null 2>&1
 	# shellcheck disable=SC1091
 	uri=$(apt-get download --print-uris fio 2>/dev/null | sed -n "s,^'\(.*\)/pool/.*,\1,p")
