@@ -134,7 +134,8 @@ void conn_close(struct conn *conn, const char *why)
 	conn_drop_all(&conn->waiting);
 	conn_drop_all(&conn->held);
 	if (conn->member.state == CONN_MEMBER_ADMIN)
-		ctrl_end(conn->member.ctrl, why);
+		/* After a shutdown in order an end needs no reason. */
+		ctrl_end(conn->member.ctrl, NVME_CC_SHN(conn->member.ctrl->cc) ? NULL : why);
 	else
 		member_closing(conn);
 	conn->ops->close(conn);

@@ -39,6 +39,15 @@ def test_id_shows_controller_and_namespaces(target):
     assert re.search(rf"uuid {UUID}", done.stdout)
 
 
+def test_the_log_gives_no_fault_for_an_end_in_order(target):
+    assert haul("id", target.uri, transport=target.transport).returncode == 0
+    deadline = time.monotonic() + 10
+    while f"disconnected from {NQN}" not in target.hauld.log():
+        assert time.monotonic() < deadline, target.hauld.log()
+        time.sleep(0.01)
+    assert f"disconnected from {NQN}:" not in target.hauld.log()
+
+
 def test_id_prints_json(target):
     done = haul("id", target.uri, "--json", transport=target.transport)
     assert done.returncode == 0, done.stderr
