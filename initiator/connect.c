@@ -148,7 +148,10 @@ static void connect_transport(struct haul_ctrl *ctrl)
 	if (!error)
 		error = queue_start(ctrl->admin);
 	if (error)
-		connect_step_failed(ctrl, error, "%s", strerror(-error));
+		connect_step_failed(ctrl, error, "%s",
+			error == -ENODEV
+				? "no RDMA device leads to this address; see rdma link show"
+				: strerror(-error));
 }
 
 static void connect_hang_up(struct haul_ctrl *ctrl)
