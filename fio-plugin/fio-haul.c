@@ -176,6 +176,21 @@ static int fio_haul_start(
 	}
 }
 
+/* Once for all the commands that go with it. */
+static void fio_haul_tell_lost(struct fio_haul_job *job, const struct io_u *io_u)
+{
+	const struct haul_ctrl *ctrl = job->volumes[io_u->file->fileno].ctrl;
+
+	for (unsigned i = 0; i < job->nr_ctrls; i++) {
+		struct fio_haul_ctrl *entry = &job->ctrls[i];
+
+		if (entry->ctrl != ctrl || entry->told || haul_ctrl_is_live(ctrl))
+			continue;
+		entry->told = true;
+		log_err("fio-haul: %s: %s\n", job->td->o.name, haul_ctrl_error(ctrl));
+	}
+}
+
 static enum fio_q_status fio_haul_queue(struct thread_data *td, struct io_u *io_u)
 {
 	struct fio_haul_job *job = td->io_ops_data;
@@ -185,6 +200,7 @@ static enum fio_q_status fio_haul_queue(struct thread_data *td, struct io_u *io_
 	/* Never -EAGAIN: no more than the queues' depth is out (volumes.c has seen to iodepth). */
 	error = fio_haul_start(job, &job->volumes[io_u->file->fileno], io_u);
 	if (error) {
+		fio_haul_tell_lost(job, io_u);
 		io_u->engine_data = NULL;
 		io_u->error = (unsigned)-error;
 		return FIO_Q_COMPLETED;
@@ -250,6 +266,8 @@ static struct io_u *fio_haul_event(struct thread_data *td, int number)
 	 * more. */
 	io_u->error = event->status ? EIO : (unsigned)-event->result;
 	io_u->engine_data = (void *)(uintptr_t)event->status;
+	if (event->result < 0 && !event->status)
+		fio_haul_tell_lost(job, io_u);
 	return io_u;
 }
 
@@ -260,9 +278,7 @@ static char *fio_haul_errdetails(struct io_u *io_u)
 	char *text = NULL;
 
 	if (!status)
-		return strdup(
-			"haul: the target gave no status: the command was not sent, timed out, or the "
-			"connection was lost");
+		return strdup("haul: without a status of the target");
 	if (asprintf(&text, "haul: NVMe status %03xh: %s", status & 0x7ff,
 		    haul_status_text((uint16_t)status)) < 0)
 		return NULL;

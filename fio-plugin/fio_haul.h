@@ -25,6 +25,7 @@ struct fio_haul_options {
 struct fio_haul_ctrl {
 	char *uri; /* without NSID */
 	struct haul_ctrl *ctrl;
+	bool told; /* that it is lost */
 };
 
 /* What one of fio's files is: a namespace and, for I/O, this job's queue to it. */

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -402,6 +403,7 @@ def test_target_that_dies_ends_the_job(fio, hauld, transport, rw):
     done.failed()
     assert time.monotonic() - start < 30
     assert "Unknown error" not in done.text
+    assert len(re.findall(r"^fio-haul: .*(connection|disconnected)", done.text, re.M)) == 1, done.text
 
 
 def test_target_that_stops_answering_ends_the_job(fio, hauld):
