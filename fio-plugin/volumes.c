@@ -182,21 +182,35 @@ static int job_find_ctrl(struct fio_haul_job *job, const char *uri, struct haul_
 
 /* --- volumes ------------------------------------------------------------------------------- */
 
+/* "1, 2, 5": what there is to choose from. */
+static void volume_list(const struct haul_ctrl *ctrl, char *ret, size_t size)
+{
+	uint32_t nsids[16];
+	int nr = haul_ns_list(ctrl, nsids, 16);
+	size_t used = 0;
+
+	for (int i = 0; i < nr && i < 16 && used < size; i++)
+		used += (size_t)snprintf(ret + used, size - used, i ? ", %u" : "%u", nsids[i]);
+	if (nr > 16 && used < size)
+		snprintf(ret + used, size - used, " and %d more", nr - 16);
+}
+
 static int volume_choose(struct fio_haul_job *job, struct fio_haul_volume *volume, const char *uri)
 {
 	int64_t nsid = volume->nsid;
-	char text[512];
+	char text[768], list[256] = "";
 
 	if (nsid == 0)
 		nsid = haul_ns_default(volume->ctrl);
-	if (nsid < 0) {
+	if (nsid == -ENOTUNIQ) {
+		volume_list(volume->ctrl, list, sizeof(list));
 		snprintf(text, sizeof(text),
-			nsid == -ENOTUNIQ
-				? "%.400s: there are several namespaces: add one, /NQN/NSID"
-				: "%.400s: there is no namespace",
-			uri);
-		return fio_haul_fail(job->td, (int)nsid, text);
+			"%.400s: there are several namespaces (%s): add one, /NQN/NSID", uri, list);
+	} else {
+		snprintf(text, sizeof(text), "%.400s: there is no namespace", uri);
 	}
+	if (nsid < 0)
+		return fio_haul_fail(job->td, (int)nsid, text);
 	volume->nsid = (uint32_t)nsid;
 	return 0;
 }

@@ -141,12 +141,17 @@ static int id_namespace(struct cli *cli, uint32_t nsid, struct json_object *list
 	return CLI_OK;
 }
 
+/* The one that the URI names, else all. */
 static int id_namespaces(struct cli *cli, struct json_object *list)
 {
+	int64_t named = haul_ns_default(cli->ctrl);
 	int nr = haul_ns_list(cli->ctrl, NULL, 0);
-	uint32_t *nsids = calloc((size_t)nr + 1, sizeof(*nsids));
+	uint32_t *nsids;
 	int code = CLI_OK;
 
+	if (named > 0)
+		return id_namespace(cli, (uint32_t)named, list);
+	nsids = calloc((size_t)nr + 1, sizeof(*nsids));
 	if (!nsids)
 		return CLI_FAILED;
 	haul_ns_list(cli->ctrl, nsids, (unsigned)nr);

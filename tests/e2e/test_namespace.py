@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Which namespace a job uses and which process opens it."""
+import json
 import pathlib
 import subprocess
 import time
@@ -18,6 +19,20 @@ def test_a_wrong_namespace_number_as_filename_is_refused(fio, target):
     done = fio(uri=target.uri, filename="4294967297", rw="write", bs="4k", size="64k",
                transport=target.transport)
     assert done.status != 0, done.text
+
+
+def test_without_an_id_the_choices_are_listed(fio, target):
+    done = fio(uri=target.uri, rw="read", bs="4k", size="64k", transport=target.transport)
+    assert done.status != 0 and "several namespaces (1, 2, 3)" in done.text, done.text
+
+
+def test_id_shows_the_namespace_that_is_named_or_all(target):
+    def shown(uri):
+        done = conftest.haul("id", "--json", uri, transport=target.transport)
+        assert done.returncode == 0, done.stderr
+        return [ns["nsid"] for ns in json.loads(done.stdout)["namespaces"]]
+    assert shown(target.uri + "/2") == [2]
+    assert shown(target.uri) == [1, 2, 3]
 
 
 def threads(pid):
