@@ -75,16 +75,21 @@ static inline void list_splice_back(struct list *list, struct list *from)
 	list_init(from);
 }
 
+/* ENTRY may be what the list's head would be part of: nothing of it is looked at but its address.
+ */
+#define list_node_of(entry, member) \
+	((struct list *)((uintptr_t)(entry) + offsetof(__typeof__(*(entry)), member)))
+
 #define list_for_each_entry(entry, list, member)                             \
 	for (entry = container_of((list)->next, __typeof__(*entry), member); \
-		&entry->member != (list);                                    \
+		list_node_of(entry, member) != (list);                       \
 		entry = container_of(entry->member.next, __typeof__(*entry), member))
 
 /* The entry at hand may be removed (and freed) by the body; its neighbours may not. */
-#define list_for_each_entry_safe(entry, after, list, member)                      \
-	for (entry = container_of((list)->next, __typeof__(*entry), member),      \
-	    after = container_of(entry->member.next, __typeof__(*entry), member); \
-		&entry->member != (list); entry = after,                          \
-	    after = container_of(after->member.next, __typeof__(*entry), member))
+#define list_for_each_entry_safe(entry, after, list, member)                                     \
+	for (entry = container_of((list)->next, __typeof__(*entry), member),                     \
+	    after = container_of(list_node_of(entry, member)->next, __typeof__(*entry), member); \
+		list_node_of(entry, member) != (list); entry = after,                            \
+	    after = container_of(list_node_of(after, member)->next, __typeof__(*entry), member))
 
 #endif
