@@ -36,7 +36,11 @@ def test_id_shows_the_namespace_that_is_named_or_all(target):
 
 
 def threads(pid):
-    return [path.read_text().strip() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")]
+    """Of a process that may end meanwhile, as the one that looks sizes up does."""
+    try:
+        return [path.read_text().strip() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/comm")]
+    except OSError:
+        return []
 
 
 def children(pid):
