@@ -53,7 +53,7 @@ def test_a_device_is_opened_in_the_jobs_and_not_in_the_process_that_forks_them(t
         pytest.skip("TCP has no device")
     command = ["fio", "--name=job", f"--ioengine={conftest.fio_engine()}", f"--uri={target.uri}/1",
                "--rw=randread", "--bs=4k", "--time_based", "--runtime=20", "--numjobs=2"]
-    with subprocess.Popen(command, cwd=tmp_path, env=conftest.environment("rdma"), stdin=subprocess.DEVNULL,
+    with subprocess.Popen(command, cwd=tmp_path, env=conftest.environment("rdma", preload=True), stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, preexec_fn=conftest.die_with_parent) as fio:
         try:
             limit = time.monotonic() + 15
