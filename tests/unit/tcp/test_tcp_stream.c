@@ -536,7 +536,7 @@ static void burst_costs_one_transmit(void **state)
 	struct end *end = end_open(*state, 0);
 	struct piece pieces[NR];
 	struct loop_stats before, after;
-	uint8_t data[512];
+	uint8_t data[512] = {0};
 
 	peer_turn(&end->peer);
 	loop_stats_get(*state, &before);
