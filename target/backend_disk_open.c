@@ -244,13 +244,14 @@ static void disk_measure_file(struct disk *disk, const struct stat *st, uint32_t
 static int disk_check_size(struct disk *disk, const char *path, char *why, size_t why_size)
 {
 	struct backend_geometry *geometry = &disk->base.geometry;
-	uint64_t rest = geometry->size_bytes % geometry->block_bytes;
+	uint64_t rest;
 
 	if (geometry->block_bytes != 512 && geometry->block_bytes != 4096) {
 		snprintf(why, why_size, "%s has blocks of %u bytes: only 512 and 4096 are possible",
 			path, geometry->block_bytes);
 		return -EINVAL;
 	}
+	rest = geometry->size_bytes % geometry->block_bytes;
 	if (rest)
 		log_warning("%s: its last %llu bytes are not a whole block and not exported", path,
 			(unsigned long long)rest);

@@ -120,7 +120,7 @@ static uint16_t request_check_sgl(struct request *request)
 	const struct cmd *command = request->command;
 	const struct nvme_sgl_limits limits = {
 		.in_capsule_max = conn_inline_limit(conn),
-		.msdbd = max_of(conn->ops->msdbd, (uint8_t)1),
+		.msdbd = conn->ops->msdbd ? conn->ops->msdbd : 1u,
 		.keyed = conn->ops->sgls & NVME_ID_SGLS_KEYED,
 	};
 	uint16_t status = nvme_sgl_parse(

@@ -17,7 +17,7 @@
 struct target;
 
 /* NN: the largest namespace id, announced so that later ones need no new value. */
-#define SUBSYS_MAX_NSID	  1024
+#define SUBSYS_MAX_NSID	  1024u
 #define SUBSYS_SERIAL_MAX 20 /* Identify Controller SN */
 #define SUBSYS_MAX_HOSTS  1024
 

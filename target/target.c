@@ -47,6 +47,7 @@ struct reactor *target_pick_reactor(struct target *target)
 {
 	uint32_t best = target->next_reactor;
 
+	assert(target->nr_reactors > 0);
 	for (uint32_t i = 0; i < target->nr_reactors; i++) {
 		uint32_t index = (target->next_reactor + i) % target->nr_reactors;
 

@@ -20,7 +20,7 @@ struct subsys;
 struct reactor;
 
 #define TARGET_MAX_REACTORS 64
-#define TARGET_MAX_PORTS    64
+#define TARGET_MAX_PORTS    64u
 /* Connections of the process: each is a descriptor and some memory. */
 #define TARGET_MAX_CONNS    8192
 
