@@ -53,7 +53,7 @@ void sr_engine_help(void);
 /* All of the following with the lock held, on any thread. */
 int sr_source_add(struct sr_source *src, uint32_t events);
 void sr_source_want(struct sr_source *src, uint32_t events);
-/* Stops watching for now; sr_source_add() again later. */
+/* Stops watching until the next sr_source_add(). */
 void sr_source_ignore(struct sr_source *src);
 /* Stops watching and closes the descriptor. */
 void sr_source_close(struct sr_source *src);
