@@ -83,13 +83,17 @@ int config_source_wrong(struct config_source *source, const char *path, const ch
 {
 	bool whole;
 	unsigned line = config_line(config_source_walk(source, path, &whole));
+	char what[1024];
 	va_list args;
 
-	fprintf(stderr, "%s:%u: %s: ", source->file, line, path);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(what, sizeof(what), format, args);
 	va_end(args);
-	fputc('\n', stderr);
+	/* A line it is, whatever bytes a quoted value may hold. */
+	for (char *c = what; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	fprintf(stderr, "%s:%u: %s: %s\n", source->file, line, path, what);
 	return -EINVAL;
 }
 
