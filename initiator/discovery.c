@@ -166,13 +166,23 @@ static void log_field(const char *field, size_t max, char *ret_text)
 	nvme_field_get(field, strnlen(field, max), ret_text);
 }
 
+/* As it is where it is a name; otherwise printable at least. */
+static void log_nqn(const char *field, char *ret_text)
+{
+	size_t len = strnlen(field, NVME_NQN_MAX);
+
+	log_field(field, NVME_NQN_MAX, ret_text);
+	if (strlen(ret_text) == len && !nvme_nqn_check(field, len, NVME_NQN_PEERS, NULL))
+		memcpy(ret_text, field, len);
+}
+
 static void log_take_entry(const struct nvme_disc_entry *wire, struct haul_discovery_entry *entry)
 {
 	memset(entry, 0, sizeof(*entry));
 	log_transport_name(wire->trtype, entry->transport, sizeof(entry->transport));
 	log_field(wire->traddr, sizeof(wire->traddr), entry->address);
 	log_field(wire->trsvcid, sizeof(wire->trsvcid), entry->service);
-	log_field(wire->subnqn, NVME_NQN_MAX, entry->subsystem_nqn);
+	log_nqn(wire->subnqn, entry->subsystem_nqn);
 	entry->subtype = wire->subtype;
 	entry->address_family = wire->adrfam;
 	entry->treq = wire->treq;
@@ -252,7 +262,8 @@ int log_reader_start(struct haul_ctrl *ctrl,
 static bool discovery_is_subsystem(const struct haul_discovery_entry *entry)
 {
 	return entry->subtype == NVME_SUBTYPE_NVM &&
-	       !nvme_nqn_check(entry->subsystem_nqn, strlen(entry->subsystem_nqn), NULL);
+	       !nvme_nqn_check(
+		       entry->subsystem_nqn, strlen(entry->subsystem_nqn), NVME_NQN_PEERS, NULL);
 }
 
 static bool discovery_seen_before(const struct haul_discovery_log *log, uint32_t index)

@@ -73,7 +73,7 @@ static void host_default_nqn(char ret_nqn[NVME_NQN_MAX + 1])
 	struct nvme_uuid uuid;
 
 	if (host_read_line("/etc/nvme/hostnqn", line, sizeof(line)) &&
-		!nvme_nqn_check(line, strlen(line), NULL)) {
+		!nvme_nqn_check(line, strlen(line), NVME_NQN_OURS, NULL)) {
 		strcpy(ret_nqn, line);
 		return;
 	}
@@ -112,7 +112,7 @@ int host_identity(const char *nqn, const char *id, char ret_nqn[NVME_NQN_MAX + 1
 {
 	const char *reason;
 
-	if (nqn && nvme_nqn_check(nqn, strlen(nqn), &reason)) {
+	if (nqn && nvme_nqn_check(nqn, strlen(nqn), NVME_NQN_OURS, &reason)) {
 		snprintf(why, why_size, "the host NQN is wrong: %s", reason);
 		return -EINVAL;
 	}

@@ -62,7 +62,7 @@ static bool cmd_connect_name_ok(const char field[NVME_NQN_FIELD])
 {
 	size_t length = strnlen(field, NVME_NQN_FIELD);
 
-	return length < NVME_NQN_FIELD && !nvme_nqn_check(field, length, NULL);
+	return length < NVME_NQN_FIELD && !nvme_nqn_check(field, length, NVME_NQN_PEERS, NULL);
 }
 
 static const struct subsys *cmd_connect_find_subsys(const struct conn *conn, const char *nqn)

@@ -206,7 +206,10 @@ static int config_allow_host(
 		return config_source_wrong(source, path,
 			"is not the name of a host, such as nqn.2024-01.com.example:host");
 	nqn = (const char *)node->data.scalar.value;
-	if (nvme_nqn_check(nqn, node->data.scalar.length, &fault))
+	if (!strcmp(nqn, "any"))
+		return config_source_wrong(source, path,
+			"would be a host of that name: for all hosts it is 'allow: any'");
+	if (nvme_nqn_check(nqn, node->data.scalar.length, NVME_NQN_PEERS, &fault))
 		return config_source_wrong(source, path, "'%s': %s", nqn, fault);
 	error = subsys_allow_host(subsys, nqn);
 	if (error)
@@ -421,7 +424,7 @@ static int config_subsys(struct config_source *source, struct config_file *confi
 	int error;
 
 	snprintf(path, sizeof(path), "subsystems.%u.nqn", i);
-	if (nvme_nqn_check(from->nqn, strlen(from->nqn), &fault))
+	if (nvme_nqn_check(from->nqn, strlen(from->nqn), NVME_NQN_OURS, &fault))
 		return config_source_wrong(source, path, "'%s': %s", from->nqn, fault);
 	error = subsys_add(target, from->nqn, &subsys);
 	if (error)

@@ -43,7 +43,7 @@ static int quick_parse_nsid(const char *text, uint32_t *ret)
 static int quick_nqn(const char *nqn, char *why, size_t why_size)
 {
 	const char *fault = NULL;
-	int error = nvme_nqn_check(nqn, strlen(nqn), &fault);
+	int error = nvme_nqn_check(nqn, strlen(nqn), NVME_NQN_OURS, &fault);
 
 	if (error)
 		snprintf(why, why_size, "nqn=%s: %s", nqn, fault);

@@ -61,12 +61,13 @@ static const char *name_check_text(const char *s, size_t len)
 	size_t n;
 
 	for (size_t i = 0; i < len; i += n) {
-		/* Names go to logs and terminals as they are. */
-		if ((uint8_t)s[i] < ' ' || s[i] == 0x7f)
-			return "the NQN has a control character";
 		n = name_utf8_len((const uint8_t *)s + i, len - i);
 		if (n == 0)
 			return "the NQN is not valid UTF-8";
+		/* Names go to logs and terminals as they are. 80h to 9Fh are controls, too. */
+		if ((uint8_t)s[i] < ' ' || s[i] == 0x7f ||
+			((uint8_t)s[i] == 0xc2 && (uint8_t)s[i + 1] < 0xa0))
+			return "the NQN has a control character";
 	}
 	return NULL;
 }
@@ -134,19 +135,23 @@ static bool name_uuid_decode(const char *s, struct nvme_uuid *ret)
 	return true;
 }
 
-static const char *name_check_nqn(const char *nqn, size_t len)
+/* What every name must be, of whatever form: it goes into a field, to logs and to terminals. */
+static const char *name_check_any(const char *nqn, size_t len)
 {
-	const size_t uuid_prefix = sizeof(NQN_UUID_PREFIX) - 1;
-	struct nvme_uuid uuid;
-	const char *why, *domain, *colon;
-
 	if (len == 0)
 		return "the NQN is empty; it has the form nqn.yyyy-mm.reverse.domain:name";
 	if (len > NVME_NQN_MAX)
 		return "the NQN is longer than 223 bytes";
-	why = name_check_text(nqn, len);
-	if (why)
-		return why;
+	return name_check_text(nqn, len);
+}
+
+/* The two forms of NVMe base 2.0 4.5. */
+static const char *name_check_form(const char *nqn, size_t len)
+{
+	const size_t uuid_prefix = sizeof(NQN_UUID_PREFIX) - 1;
+	struct nvme_uuid uuid;
+	const char *domain, *colon;
+
 	if (len < 4 || memcmp(nqn, "nqn.", 4) != 0)
 		return "the NQN does not begin with \"nqn.\" as in nqn.yyyy-mm.reverse.domain:name";
 	if (!name_is_date(nqn + 4, len - 4))
@@ -169,10 +174,12 @@ static const char *name_check_nqn(const char *nqn, size_t len)
 	return NULL;
 }
 
-int nvme_nqn_check(const char *nqn, size_t len, const char **ret_why)
+int nvme_nqn_check(const char *nqn, size_t len, enum nvme_nqn_owner owner, const char **ret_why)
 {
-	const char *why = name_check_nqn(nqn, len);
+	const char *why = name_check_any(nqn, len);
 
+	if (!why && owner == NVME_NQN_OURS)
+		why = name_check_form(nqn, len);
 	if (!why)
 		return 0;
 	if (ret_why)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names: NQNs (one verdict for configuration, API and wire), fixed text fields of Identify, UUIDs.
+ * Names: NQNs (one verdict for configuration, API and wire: ours and peers'), fixed text fields of
+ * Identify, UUIDs.
  */
 #ifndef HAUL_PROTO_NVME_NAME_H
 #define HAUL_PROTO_NVME_NAME_H
@@ -14,12 +15,20 @@
 #define NVME_NQN_FIELD 256 /* in Connect data, Identify and the discovery log */
 
 /*
+ * Whose name it is. Names that we give have one of the two forms of NVMe base 2.0 4.5. The Linux
+ * kernel and other products let theirs be any text ("testnqn"): such a name must be UTF-8 of 1 to
+ * 223 bytes without control characters, no more.
+ */
+enum nvme_nqn_owner { NVME_NQN_OURS, NVME_NQN_PEERS };
+
+/*
  * Checks an NQN of len bytes, no NUL among them (of a field on the wire: strnlen(field,
  * NVME_NQN_FIELD)). Returns 0 or -EINVAL with ret_why, if not NULL, pointing to a constant text
  * that says what is wrong. The well-known discovery NQN is good: whether it is allowed there is for
  * the caller to say.
  */
-int nvme_nqn_check(const char *nqn, size_t len, const char **ret_why) must_check;
+int nvme_nqn_check(
+	const char *nqn, size_t len, enum nvme_nqn_owner owner, const char **ret_why) must_check;
 
 /*
  * Puts text in a fixed field of Identify or of the discovery log, padded with spaces. -EINVAL when

@@ -310,7 +310,7 @@ static int uri_parse_path(
 			uri_show_len(path), path.s);
 	if (result == -ENOSPC)
 		return uri_fail(error, "NQN: longer than %d bytes", NVME_NQN_MAX);
-	if (nvme_nqn_check(uri->nqn, strlen(uri->nqn), &why))
+	if (nvme_nqn_check(uri->nqn, strlen(uri->nqn), NVME_NQN_PEERS, &why))
 		return uri_fail(error, "NQN \"%.*s\": %s", uri_show_len(path), path.s, why);
 	if (!has_nsid)
 		return 0;

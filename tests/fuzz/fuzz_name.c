@@ -14,13 +14,18 @@ static void check_nqn(const char *bytes, size_t size)
 {
 	const char *why = NULL;
 
-	if (nvme_nqn_check(bytes, size, &why) != 0) {
+	if (nvme_nqn_check(bytes, size, NVME_NQN_PEERS, &why) != 0) {
 		assert(why && why[0]);
+		assert(nvme_nqn_check(bytes, size, NVME_NQN_OURS, NULL) != 0);
 		return;
 	}
-	assert(size > 4 && size <= NVME_NQN_MAX && memcmp(bytes, "nqn.", 4) == 0);
+	assert(size >= 1 && size <= NVME_NQN_MAX);
 	for (size_t i = 0; i < size; i++)
 		assert((unsigned char)bytes[i] >= ' ');
+	if (nvme_nqn_check(bytes, size, NVME_NQN_OURS, &why) == 0)
+		assert(size > 4 && memcmp(bytes, "nqn.", 4) == 0);
+	else
+		assert(why && why[0]);
 }
 
 static void check_uuid(const char *text)

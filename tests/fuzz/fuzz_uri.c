@@ -17,7 +17,8 @@ static void check_good(const struct nvme_uri *uri, unsigned flags)
 
 	assert(uri->host[0]);
 	assert(uri->port || (flags & NVME_URI_LISTENER));
-	assert(!uri->nqn[0] || nvme_nqn_check(uri->nqn, strlen(uri->nqn), NULL) == 0);
+	assert(!uri->nqn[0] ||
+		nvme_nqn_check(uri->nqn, strlen(uri->nqn), NVME_NQN_PEERS, NULL) == 0);
 	assert(!uri->nsid || uri->nqn[0]);
 	assert(uri->nr_options <= NVME_URI_OPTIONS_MAX);
 	assert(nvme_uri_format(uri, text, sizeof(text)) > 0);

@@ -17,6 +17,7 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	hauld_drains_under_a_kernel_host_tcp hauld_drains_under_a_kernel_host_rdma
 	haul_discovers_kernel_target_tcp haul_discovers_kernel_target_rdma
 	haul_identifies_kernel_target_tcp haul_identifies_kernel_target_rdma
+	haul_takes_a_free_form_name_tcp haul_takes_a_free_form_name_rdma
 	engine_to_kernel_target_tcp engine_to_kernel_target_rdma
 	engine_to_hauld_tcp engine_to_hauld_rdma
 	capture_of_two_kernels_rdma capture_of_engine_and_hauld_rdma
@@ -122,7 +123,7 @@ engine_fio() {
 
 start_kernel_target() {
 	kernel_log_mark
-	tests/lab/nvmet export $nqn ram:64 "$1://$address:4420" || fail "nvmet refused the export"
+	tests/lab/nvmet export "$nqn" ram:64 "$1://$address:4420" || fail "nvmet refused the export"
 }
 
 need_haul() { haul=$build/initiator/haul; [ -x "$haul" ] || fail "haul is not in this build"; }
@@ -248,6 +249,21 @@ haul_identifies_kernel_target() {
 }
 haul_identifies_kernel_target_tcp() { haul_identifies_kernel_target tcp; }
 haul_identifies_kernel_target_rdma() { haul_identifies_kernel_target rdma; }
+
+# The kernel lets subsystems have any name: found, shown and written to under it, and taken without being named.
+haul_takes_a_free_form_name() {
+	need_haul
+	local nqn=testnqn uri=$1://$address:4420
+	start_kernel_target "$1"
+	"$haul" discover "$uri" | tee $tmp.found
+	grep -q "$uri/testnqn\$" $tmp.found || fail "haul discover does not list testnqn"
+	"$haul" id "$uri/testnqn" > $tmp.id || fail "haul id ended with status $?"
+	"$haul" id "$uri" > $tmp.only || fail "haul id without a name ended with status $?"
+	grep -q '^subsystem *testnqn$' $tmp.only || fail "the only subsystem was not taken: $(cat $tmp.only)"
+	engine_fio "$uri/testnqn/1"
+}
+haul_takes_a_free_form_name_tcp() { haul_takes_a_free_form_name tcp; }
+haul_takes_a_free_form_name_rdma() { haul_takes_a_free_form_name rdma; }
 
 engine_to_kernel_target() {
 	start_kernel_target "$1"

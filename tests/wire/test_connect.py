@@ -58,6 +58,19 @@ def test_connect_takes_a_host_name_of_223_bytes(target):
         assert tcp.connect(subnqn=target.subsystem, hostnqn=NAME_223).status == 0
 
 
+@pytest.mark.parametrize("name", ["h", "hostnqn", "nqn.of-no-form", "h" * 223, "ein/g\u00e4st name"])
+def test_a_host_may_go_by_any_name(target, name):
+    """The kernel's host sends whatever --hostnqn says."""
+    with target.tcp() as tcp:
+        assert tcp.connect(subnqn=target.subsystem, hostnqn=name).status == 0
+
+
+@pytest.mark.parametrize("name", [b"a\nb", b"\x1b[2J", b"a\xff", b"\xc2\x9b0m"])
+def test_a_name_that_would_spoil_the_log_is_refused(target, name):
+    with target.tcp() as tcp:
+        invalid(tcp.connect(subnqn=target.subsystem, hostnqn=name), 512, in_data=True)
+
+
 def test_connect_record_format_other_than_0_is_incompatible(target):
     with target.tcp() as tcp:
         cqe = tcp.connect(subnqn=target.subsystem, recfmt=1)

@@ -290,22 +290,26 @@ static void only_subsystem_is_taken_and_several_are_listed(void **state)
 					   {3, 2, NQN_B, "127.0.0.1", "4420"}},
 				   other[] = {{1, 2, NQN_A, "127.0.0.1", "4420"}},
 				   referral[] = {{3, 1, NVME_DISCOVERY_NQN, "127.0.0.1", "4420"}},
-				   nonsense[] = {{3, 2, "no-nqn", "127.0.0.1", "4420"}};
+				   free_form[] = {{3, 2, "test/n\xc3\xa4me", "127.0.0.1", "4420"}},
+				   nonsense[] = {{3, 2, "", "127.0.0.1", "4420"}};
 	static const struct {
 		const struct choice *choices;
 		uint32_t nr;
 		int result;
 		const char *words; /* of the text; of a success the address */
+		const char *nqn;   /* NULL: NQN_A */
 	} cases[] = {{NULL, 0, -ENOENT, "no subsystem"}, {one, 2, 0, "127.0.0.1:4420"},
 		{twice, 3, 0, "127.0.0.1:4420"}, {elsewhere, 1, 0, "127.0.0.9:5000"},
 		{wildcard, 1, 0, "127.0.0.1:5000"}, {two, 2, -ENOTUNIQ, NQN_A ", " NQN_B},
 		{other, 1, -EPROTONOSUPPORT, "other transports"},
+		{free_form, 1, 0, "127.0.0.1:4420", "test/n\xc3\xa4me"},
 		{referral, 1, -ENOENT, "no subsystem"}, {nonsense, 1, -ENOENT, "no subsystem"}};
 
 	(void)state;
 	fake.log = choices_read;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct haul_loop *hl = loop_good();
+		const char *nqn = cases[i].nqn ? cases[i].nqn : NQN_A;
 		struct haul_ctrl_info info;
 		struct haul_ctrl *ctrl;
 
@@ -319,8 +323,8 @@ static void only_subsystem_is_taken_and_several_are_listed(void **state)
 		} else {
 			assert_int_equal(haul_ctrl_info(ctrl, &info), 0);
 			assert_string_equal(info.address, cases[i].words);
-			assert_string_equal(info.subsystem_nqn, NQN_A);
-			assert_string_equal(fake.last_nqn, NQN_A);
+			assert_string_equal(info.subsystem_nqn, nqn);
+			assert_string_equal(fake.last_nqn, nqn);
 			assert_int_equal(fake.last_kato, 15000);
 			assert_int_equal(fake.nr_queues_open, 1); /* discovery was left */
 		}

@@ -70,6 +70,8 @@ static const struct {
 	{UUID_PREFIX "4c4c454400443010-8051-b4c04f4b3232--", "UUID"},
 	{"nqn.2020-12.org.example:a\nb", "control"},
 	{"nqn.2020-12.org.example:a\x7f", "control"},
+	{"nqn.2020-12.org.example:\xc2\x9b", "control"},
+	{"nqn.2020-12.org.example:\xc2\xa0", NULL},
 	{"nqn.2020-12.org.example:\xff", "UTF-8"},
 	{"nqn.2020-12.org.example:\xc3", "UTF-8"},
 	{"nqn.2020-12.org.example:\xc0\x80", "UTF-8"},
@@ -86,13 +88,45 @@ static void nqns_get_their_verdict(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(nqn_cases); i++) {
 		const char *nqn = nqn_cases[i].nqn, *why = "none";
-		int result = nvme_nqn_check(nqn, strlen(nqn), &why);
+		int result = nvme_nqn_check(nqn, strlen(nqn), NVME_NQN_OURS, &why);
 
 		if (result != (nqn_cases[i].why ? -EINVAL : 0))
 			fail_msg("\"%s\": %d, %s", nqn, result, why);
 		if (nqn_cases[i].why && !strstr(why, nqn_cases[i].why))
 			fail_msg("\"%s\": says \"%s\"", nqn, why);
 	}
+}
+
+/* The kernel's target and many products let users choose any text. */
+static void names_of_peers_may_have_any_form(void **state)
+{
+	static const struct {
+		const char *nqn;
+		const char *why; /* a part of the message; NULL: good */
+	} cases[] = {{"testnqn", NULL}, {"1", NULL}, {"blktests-subsystem-1", NULL},
+		{"nqn.2020-13.org.example", NULL}, {UUID_PREFIX "x", NULL}, {"a b/c?d#e%f", NULL},
+		{"\xc3\xa4\xe2\x82\xac", NULL}, {"", "empty"}, {"a\nb", "control"},
+		{"\x1b[2J", "control"}, {"a\xc2\x9b", "control"}, {"a\xff", "UTF-8"},
+		{"\xc3", "UTF-8"}};
+	char longest[NVME_NQN_FIELD];
+	const char *why;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const char *nqn = cases[i].nqn;
+		int result;
+
+		why = "none";
+		result = nvme_nqn_check(nqn, strlen(nqn), NVME_NQN_PEERS, &why);
+		if (result != (cases[i].why ? -EINVAL : 0))
+			fail_msg("\"%s\": %d, %s", nqn, result, why);
+		if (cases[i].why && !strstr(why, cases[i].why))
+			fail_msg("\"%s\": says \"%s\"", nqn, why);
+	}
+	memset(longest, 'x', sizeof(longest));
+	assert_int_equal(nvme_nqn_check(longest, 223, NVME_NQN_PEERS, NULL), 0);
+	assert_int_equal(nvme_nqn_check(longest, 224, NVME_NQN_PEERS, &why), -EINVAL);
+	assert_non_null(strstr(why, "223"));
 }
 
 static void nqn_has_at_most_223_bytes(void **state)
@@ -103,14 +137,15 @@ static void nqn_has_at_most_223_bytes(void **state)
 	(void)state;
 	memset(field, 'x', sizeof(field));
 	memcpy(field, "nqn.2020-12.org.example:", 24);
-	assert_int_equal(nvme_nqn_check(field, 223, NULL), 0);
-	assert_int_equal(nvme_nqn_check(field, 224, &why), -EINVAL);
+	assert_int_equal(nvme_nqn_check(field, 223, NVME_NQN_OURS, NULL), 0);
+	assert_int_equal(nvme_nqn_check(field, 224, NVME_NQN_OURS, &why), -EINVAL);
 	assert_non_null(strstr(why, "223"));
 	/* A field of the wire without a NUL. */
-	assert_int_equal(nvme_nqn_check(field, strnlen(field, sizeof(field)), NULL), -EINVAL);
+	assert_int_equal(
+		nvme_nqn_check(field, strnlen(field, sizeof(field)), NVME_NQN_OURS, NULL), -EINVAL);
 	/* A sequence of UTF-8 that the length cuts. */
 	memcpy(field + 222, "\xc3\xa4", 2);
-	assert_int_equal(nvme_nqn_check(field, 223, &why), -EINVAL);
+	assert_int_equal(nvme_nqn_check(field, 223, NVME_NQN_OURS, &why), -EINVAL);
 	assert_non_null(strstr(why, "UTF-8"));
 }
 
@@ -179,6 +214,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nqns_get_their_verdict),
+		cmocka_unit_test(names_of_peers_may_have_any_form),
 		cmocka_unit_test(nqn_has_at_most_223_bytes),
 		cmocka_unit_test(fields_are_padded_with_spaces),
 		cmocka_unit_test(uuids_keep_the_order_of_their_text),

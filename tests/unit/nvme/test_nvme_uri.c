@@ -15,6 +15,10 @@
 #include "proto/nvme/uri.h"
 
 #define NQN "nqn.2020-12.org.example:disk1"
+#define NAME_56                        \
+	"0123456789012345678901234567" \
+	"0123456789012345678901234567"
+#define NAME_224 NAME_56 NAME_56 NAME_56 NAME_56
 
 static const struct {
 	const char *text;
@@ -48,6 +52,11 @@ static const struct {
 	{"tcp://h/nqn.2020-12.org.example:a%2Fb%20c%C3%a4/4294967294", 0, NVME_TRTYPE_TCP, "h",
 		4420, "nqn.2020-12.org.example:a/b c\xc3\xa4", 4294967294,
 		"tcp://h:4420/nqn.2020-12.org.example:a%2Fb%20c%C3%A4/4294967294"},
+	{"tcp://h/testnqn/3", 0, NVME_TRTYPE_TCP, "h", 4420, "testnqn", 3,
+		"tcp://h:4420/testnqn/3"},
+	{"tcp://h/%2Fdev%2fdisk%3f%23%25", 0, NVME_TRTYPE_TCP, "h", 4420, "/dev/disk?#%", 0,
+		"tcp://h:4420/%2Fdev%2Fdisk%3F%23%25"},
+	{"tcp://h/1", 0, NVME_TRTYPE_TCP, "h", 4420, "1", 0, "tcp://h:4420/1"},
 	{"tcp://h/nqn.2014-08.org.nvmexpress.discovery", 0, NVME_TRTYPE_TCP, "h", 4420,
 		"nqn.2014-08.org.nvmexpress.discovery", 0,
 		"tcp://h:4420/nqn.2014-08.org.nvmexpress.discovery"},
@@ -112,7 +121,9 @@ static const struct {
 	{"tcp://h:00", NVME_URI_LISTENER, "port"},
 	{"tcp://h/" NQN, NVME_URI_LISTENER, "NQN"},
 	{"tcp://h//1", 0, "NQN"},
-	{"tcp://h/disk1", 0, "NQN"},
+	{"tcp://h/" NAME_224, 0, "NQN"},
+	{"tcp://h/disk%1b", 0, "NQN"},
+	{"tcp://h/testnqn/one", 0, "NSID"},
 	{"tcp://h/nqn.2020-12.org.example:a%2", 0, "NQN"},
 	{"tcp://h/nqn.2020-12.org.example:a%", 0, "NQN"},
 	{"tcp://h/nqn.2020-12.org.example:a%zz", 0, "NQN"},
