@@ -277,6 +277,26 @@ static int config_bool_check(struct config_source *source, const char *path)
 	return config_source_wrong(source, path, "'%s' is neither true nor false", text);
 }
 
+/* "ram:1M" as on the command line: here it has a key of its own. */
+static int config_path_check(struct config_source *source, const char *path, const char *value)
+{
+	static const char *const kinds[] = {"ram", "null"};
+	char at[CONFIG_PATH_BYTES + 16];
+
+	for (size_t i = 0; value && i < ARRAY_SIZE(kinds); i++) {
+		size_t length = strlen(kinds[i]);
+
+		if (strncmp(value, kinds[i], length) || value[length] != ':')
+			continue;
+		snprintf(at, sizeof(at), "%s.path", path);
+		return config_source_wrong(source, at,
+			"'%s' is no path: write '%s: %s' for a disk in memory, './%s' for a file "
+			"of that name",
+			value, kinds[i], value + length + 1, value);
+	}
+	return 0;
+}
+
 /* What of a namespace can be judged without opening it. SPEC: room for "ram:" and a size. */
 static int config_ns_check(struct config_source *source, const char *path,
 	const struct config_ns *config, struct ns_options *options, char *spec, size_t spec_size)
@@ -292,6 +312,8 @@ static int config_ns_check(struct config_source *source, const char *path,
 		return config_source_wrong(source, path,
 			"has %s of 'path', 'ram' and 'null': exactly one says what the disk is",
 			nr ? "more than one" : "none");
+	if (config_path_check(source, path, config->path))
+		return -EINVAL;
 	snprintf(at, sizeof(at), "%s.nsid", path);
 	if (config_source_at(source, at) && !nsid_valid(config->nsid))
 		return config_source_wrong(source, at, "%u is not a number from 1 to %u",

@@ -83,6 +83,10 @@ static const struct config_case cases[] = {
 	{SUBSYS "    namespaces:\n      - ram: 1000\n", 5, "ram"},
 	{SUBSYS "    namespaces:\n      - ram: lots\n", 5, "ram"},
 	{SUBSYS "    namespaces:\n      - path: /d\n      - path: /d\n", 6, "path"},
+	{SUBSYS "    namespaces:\n      - path: ram:1M\n", 5, "'ram: 1M'"},
+	{SUBSYS "    namespaces:\n      - path: null:1G\n", 5, "'null: 1G'"},
+	{SUBSYS "    namespaces:\n      - path: ram\n", 0, NULL},
+	{SUBSYS "    namespaces:\n      - path: ./ram:1M\n", 0, NULL},
 	{NS "      - null: 2M\n        nsid: 1\n", 7, "namespaces.1.nsid"},
 	{NS "        nsid: 1\n      - null: 2M\n      - null: 2M\n        nsid: 3\n", 0, NULL},
 	{NS "        uuid: 11111111-2222-3333-4444-55555555aaaa\n      - null: 2M\n"
