@@ -25,7 +25,8 @@ static struct fio_option options[] = {
 	HAUL_OPTION(tos, FIO_OPT_INT, "IP traffic class", .def = "0", .maxval = 255),
 	HAUL_OPTION(queue_depth, FIO_OPT_INT, "Depth of the queue, instead of iodepth", .def = "0",
 		.maxval = 4096),
-	HAUL_OPTION(keep_alive, FIO_OPT_INT, "Keep-alive timeout in ms, 0 for none", .def = "0"),
+	HAUL_OPTION(
+		keep_alive, FIO_OPT_INT, "Keep-alive timeout in ms, 0 for none", .def = "120000"),
 	HAUL_OPTION(command_timeout, FIO_OPT_INT, "Time-out of a command in ms, 0 for none",
 		.def = "30000"),
 	HAUL_OPTION(connect_timeout, FIO_OPT_INT, "Time-out of the connect in ms", .def = "10000"),

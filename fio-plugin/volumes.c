@@ -135,6 +135,15 @@ static int job_wait(struct fio_haul_job *job)
 
 /* --- associations -------------------------------------------------------------------------- */
 
+/* fio gives an engine no turn while a job thinks (thinktime=), and a keep-alive is sent at half of
+ * its time. */
+static unsigned keep_alive_ms(const struct thread_data *td)
+{
+	const struct fio_haul_options *options = td->eo;
+
+	return options->keep_alive ? max(options->keep_alive, 2 * (td->o.thinktime / 1000)) : 0;
+}
+
 static void ctrl_options(const struct thread_data *td, struct haul_ctrl_options *ret)
 {
 	const struct fio_haul_options *options = td->eo;
@@ -145,7 +154,7 @@ static void ctrl_options(const struct thread_data *td, struct haul_ctrl_options 
 	ret->header_digest = options->hdgst;
 	ret->data_digest = options->ddgst;
 	ret->tos = options->tos;
-	ret->keep_alive_ms = options->keep_alive;
+	ret->keep_alive_ms = keep_alive_ms(td);
 	ret->command_timeout_ms = options->command_timeout;
 	ret->connect_timeout_ms = options->connect_timeout;
 	ret->max_queues = min(td->o.nr_files, 128U);

@@ -5,6 +5,8 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import threading
 import time
@@ -183,6 +185,36 @@ def test_keep_alive_under_load(fio, target):
     done = fio(uri=target.disk, rw="randrw", bs="128k", iodepth=32, numjobs=2, time_based=1, runtime=5,
                keep_alive=2000, transport=target.transport).ok()
     assert done.total("read") > 0
+
+
+# The target is to notice within minutes that a job's machine is gone; a job that thinks is not gone.
+@pytest.mark.parametrize("options, kato", [
+    ((), 120000), (("--thinktime=100s",), 200000), (("--keep_alive=0", "--thinktime=100s"), 0),
+    (("--keep_alive=7000",), 7000)])
+def test_keep_alive_is_asked_for(tmp_path, options, kato):
+    def read(connection, count):
+        got = b""
+        while len(got) < count:
+            piece = connection.recv(count - len(got))
+            assert piece, "fio has hung up"
+            got += piece
+        return got
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
+        with subprocess.Popen(["fio", "--name=job", f"--ioengine={fio_engine()}", "--rw=read",
+                               f"--uri=tcp://127.0.0.1:{server.getsockname()[1]}/{NQN}/1", *options],
+                              cwd=tmp_path, env=environment("tcp", preload=True), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              preexec_fn=die_with_parent) as process, server.accept()[0] as connection:
+            connection.settimeout(30)
+            read(connection, 128)
+            connection.sendall(struct.pack("<BBBBIHBBI", 1, 0, 128, 0, 128, 0, 0, 0, 4096).ljust(128, b"\0"))
+            connect = read(connection, 72)
+            connection.close()
+            process.communicate(timeout=30)
+    assert connect[8] == 0x7f and connect[8 + 4] == 1, "a fabrics command, Connect"
+    assert struct.unpack_from("<I", connect, 8 + 48)[0] == kato
 
 
 # --- volumes (B144) --------------------------------------------------------------------------------
