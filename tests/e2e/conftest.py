@@ -42,12 +42,16 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-def environment(transport, preload=False):
-    """RDMA: the test library in place of the system's. PRELOAD: for a program that is not built with the sanitizers
-    but loads what is."""
+def environment(transport, preload=False, fault="", objects=None):
+    """RDMA: the test library in place of the system's, with FAULT (tests/softrdma); what the program leaves of its
+    devices is counted in the file OBJECTS. PRELOAD: for a program that is not built with the sanitizers but loads
+    what is."""
     env = {**os.environ}
     if transport == "rdma":
         env["LD_LIBRARY_PATH"] = str(SOFTRDMA)
+        env["SOFTRDMA_FAULT"] = fault
+        if objects:
+            env["SOFTRDMA_STATS"] = str(objects)
     if preload and sanitized():
         libraries = [subprocess.check_output(["gcc", "-print-file-name=" + name], text=True).strip()
                      for name in ("libasan.so", "libubsan.so")]
@@ -57,6 +61,12 @@ def environment(transport, preload=False):
     return env
 
 
+def objects_left(path):
+    """PITFALLS B112: what programs have left of their devices, as tests/softrdma counts it: ["qp=1", ...]."""
+    assert path.exists(), "nothing was counted"
+    return [word for word in path.read_text().split() if not word.endswith("=0")]
+
+
 def sanitized():
     return ENGINE.exists() and b"__asan_init" in ENGINE.read_bytes()
 
@@ -64,8 +74,9 @@ def sanitized():
 class Hauld:
     """A running hauld; uris by transport. NETNS: the network namespace it runs in."""
 
-    def __init__(self, directory, *args, transport="tcp", engine=None, listen=None, netns=None):
+    def __init__(self, directory, *args, transport="tcp", engine=None, listen=None, netns=None, fault=""):
         self.log_path = pathlib.Path(directory) / f"hauld-{time.monotonic_ns()}.log"
+        self.objects = self.log_path.with_suffix(".objects") if transport == "rdma" else None
         command = [str(HAULD), "--listen", listen or f"{transport}://127.0.0.1:0", *args]
         if engine:
             command += ["--engine", engine]
@@ -73,7 +84,8 @@ class Hauld:
             command = ["ip", "netns", "exec", netns, *command]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-                                            text=True, env=environment(transport), preexec_fn=die_with_parent)
+                                            text=True, env=environment(transport, fault=fault, objects=self.objects),
+                                            preexec_fn=die_with_parent)
         self.uri = None
         for line in self.process.stdout:
             listening = re.match(r"listening on (\S+)", line)
@@ -99,6 +111,9 @@ class Hauld:
             self.kill()
             raise AssertionError("hauld did not end within 30 s of SIGTERM\n" + self.log()) from None
         assert status == 0, f"hauld ended with {status}\n" + self.log()
+        if self.objects:
+            left = objects_left(self.objects)
+            assert not left, f"hauld left {left}\n" + self.log()
 
 
 @pytest.fixture
@@ -133,9 +148,9 @@ def target(transport, engine, tmp_path_factory):
     hauld.stop()
 
 
-def haul(*args, transport="tcp", timeout=60):
+def haul(*args, transport="tcp", timeout=60, **kw):
     return subprocess.run([str(HAUL), *args], text=True, capture_output=True, timeout=timeout,
-                          stdin=subprocess.DEVNULL, env=environment(transport), preexec_fn=die_with_parent)
+                          stdin=subprocess.DEVNULL, env=environment(transport, **kw), preexec_fn=die_with_parent)
 
 
 def leaks_of_ours(text):
@@ -187,7 +202,7 @@ def fio(tmp_path):
     directory = tmp_path / "fio"
     directory.mkdir()
 
-    def run(*args, transport="tcp", timeout=120, **options):
+    def run(*args, transport="tcp", timeout=120, fault="", objects=None, **options):
         engine = fio_engine()
         command = ["fio", "--output-format=json", "--eta=never", *(() if "jobfile" in options else (
             "--name=job", f"--ioengine={engine}"))]
@@ -195,8 +210,8 @@ def fio(tmp_path):
             command.append(str(options.pop("jobfile")))
         command += [f"--{key}={value}" for key, value in options.items()] + list(args)
         done = subprocess.run(command, text=True, capture_output=True, timeout=timeout, cwd=directory,
-                              stdin=subprocess.DEVNULL, env=environment(transport, preload=True),
-                              preexec_fn=die_with_parent)
+                              stdin=subprocess.DEVNULL, preexec_fn=die_with_parent,
+                              env=environment(transport, preload=True, fault=fault, objects=objects))
         left = [name for name in os.listdir(directory) if not name.endswith(".state")]
         assert not left, f"fio left {left}"
         return Fio(done)

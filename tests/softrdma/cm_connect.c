@@ -484,8 +484,10 @@ int rdma_establish(struct rdma_cm_id *ibid)
 int rdma_notify(struct rdma_cm_id *ibid, enum ibv_event_type event)
 {
 	struct cm_id *id = cm_of(ibid);
-	int ret = 0;
+	int ret = sr_fault_call(SR_CALL_NOTIFY);
 
+	if (ret)
+		return cm_errno(ret);
 	sr_lock();
 	if (event != IBV_EVENT_COMM_EST)
 		ret = event == IBV_EVENT_PATH_MIG ? 0 : EINVAL;
@@ -565,7 +567,7 @@ int rdma_disconnect(struct rdma_cm_id *ibid)
 /* The hooks for events that a living connection must survive. */
 void cm_stray_event(struct sr_conn *conn, uint32_t type)
 {
-	if (conn->cm_ops == &cm_id_ops)
+	for (uint32_t i = 0; conn->cm_ops == &cm_id_ops && i < sr_faults.cm_event_times; i++)
 		cm_event_simple(conn->cm, (enum rdma_cm_event_type)type, 0);
 }
 

@@ -300,15 +300,13 @@ void sr_device_remove(void)
 	struct sr_context *ctx;
 	struct sr_qp *qp;
 
-	for (int i = 0; i < nr_devices; i++) {
-		if (devices[i].removed)
-			continue;
-		devices[i].removed = true;
-		if (sr_device_removed_hook)
-			sr_device_removed_hook(&devices[i]);
-	}
+	devices[0].removed = true;
+	if (sr_device_removed_hook)
+		sr_device_removed_hook(&devices[0]);
 	LIST_FOREACH(ctx, &contexts, link)
 	{
+		if (ctx->dev != &devices[0])
+			continue;
 		sr_async_raise(ctx, IBV_EVENT_DEVICE_FATAL, NULL);
 		LIST_FOREACH(qp, &ctx->qps, link)
 		sr_qp_error(qp);
@@ -324,4 +322,17 @@ void sr_port_bounce(void)
 		sr_async_raise(ctx, IBV_EVENT_PORT_ERR, NULL);
 		sr_async_raise(ctx, IBV_EVENT_PORT_ACTIVE, NULL);
 	}
+}
+
+/* All that a port can say, as when a cable is pulled and put into another switch. */
+void sr_port_events(void)
+{
+	static const enum ibv_event_type types[] = {IBV_EVENT_PORT_ERR, IBV_EVENT_LID_CHANGE,
+		IBV_EVENT_PKEY_CHANGE, IBV_EVENT_SM_CHANGE, IBV_EVENT_GID_CHANGE,
+		IBV_EVENT_CLIENT_REREGISTER, IBV_EVENT_PORT_ACTIVE};
+	struct sr_context *ctx;
+
+	LIST_FOREACH(ctx, &contexts, link)
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		sr_async_raise(ctx, types[i], NULL);
 }

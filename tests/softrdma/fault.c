@@ -22,6 +22,9 @@ struct sr_faults sr_faults = {
 	.max_qp = 65536,
 	.retry_ms = 200,
 	.timewait_ms = 500,
+	.withhold_ms = 2000,
+	.cm_event = SR_NO_EVENT,
+	.cm_event_times = 1,
 };
 
 struct fault_call {
@@ -50,6 +53,7 @@ static struct fault_call fault_calls[SR_NR_CALLS] = {
 	[SR_CALL_RESOLVE_ADDR] = {"resolve_addr", 0, 0, ENODEV, false},
 	[SR_CALL_CONNECT] = {"connect", 0, 0, ENOMEM, false},
 	[SR_CALL_ACCEPT] = {"accept", 0, 0, ENOMEM, false},
+	[SR_CALL_NOTIFY] = {"notify", 0, 0, EINVAL, false},
 };
 
 static const struct {
@@ -73,6 +77,8 @@ static const struct {
 	{"last_wqe", &sr_faults.last_wqe},
 	{"clean_cq", &sr_faults.clean_cq},
 	{"rnr", &sr_faults.rnr},
+	{"withhold", &sr_faults.withhold_at},
+	{"withhold_ms", &sr_faults.withhold_ms},
 	{"delay_cq", &sr_faults.delay_cq_us},
 	{"retry_ms", &sr_faults.retry_ms},
 	{"timewait_ms", &sr_faults.timewait_ms},
@@ -81,7 +87,9 @@ static const struct {
 	{"disconnect", &sr_faults.disconnect_at},
 	{"remove_device", &sr_faults.remove_at},
 	{"port_bounce", &sr_faults.port_bounce_at},
+	{"port_events", &sr_faults.port_events},
 	{"cm_event", &sr_faults.cm_event},
+	{"cm_event_times", &sr_faults.cm_event_times},
 	{"delay_established", &sr_faults.delay_established_ms},
 };
 

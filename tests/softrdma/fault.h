@@ -27,8 +27,11 @@ enum sr_call {
 	SR_CALL_RESOLVE_ADDR,
 	SR_CALL_CONNECT,
 	SR_CALL_ACCEPT,
+	SR_CALL_NOTIFY,
 	SR_NR_CALLS,
 };
+
+#define SR_NO_EVENT UINT32_MAX
 
 /* Values of 0 mean "not asked for", except the limits, which hold the device's own values. */
 struct sr_faults {
@@ -49,6 +52,8 @@ struct sr_faults {
 	uint32_t last_wqe;
 	uint32_t clean_cq;
 	uint32_t rnr;
+	uint32_t withhold_at;
+	uint32_t withhold_ms;
 	uint32_t delay_cq_us;
 	uint32_t retry_ms;
 	uint32_t timewait_ms;
@@ -57,7 +62,9 @@ struct sr_faults {
 	uint32_t disconnect_at;
 	uint32_t remove_at;
 	uint32_t port_bounce_at;
+	uint32_t port_events;
 	uint32_t cm_event;
+	uint32_t cm_event_times;
 	uint32_t delay_established_ms;
 };
 

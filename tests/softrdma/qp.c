@@ -44,19 +44,21 @@ void sr_qp_attach(struct sr_qp *qp, struct sr_conn *conn)
 /* Faults that strike after so many completions of the process. */
 void sr_qp_count_completion(struct sr_qp *qp)
 {
-	static uint32_t flushes, disconnects, removals, bounces, strays;
+	static uint32_t flushes, disconnects, removals, bounces, events, strays;
 	struct sr_conn *conn = qp ? qp->conn : NULL;
 
 	if (qp && sr_fault_hit(sr_faults.flush_at, &flushes))
 		sr_qp_error(qp);
 	if (conn && sr_disconnect_hook && sr_fault_hit(sr_faults.disconnect_at, &disconnects))
 		sr_disconnect_hook(conn);
-	if (conn && sr_cm_event_hook && sr_fault_hit(sr_faults.cm_event ? 1 : 0, &strays))
+	if (conn && sr_cm_event_hook && sr_fault_hit(sr_faults.cm_event != SR_NO_EVENT, &strays))
 		sr_cm_event_hook(conn, sr_faults.cm_event);
 	if (sr_fault_hit(sr_faults.remove_at, &removals))
 		sr_device_remove();
 	if (sr_fault_hit(sr_faults.port_bounce_at, &bounces))
 		sr_port_bounce();
+	if (sr_faults.port_events && ++events % sr_faults.port_events == 0)
+		sr_port_events();
 }
 
 static int qp_check_init(const struct ibv_qp_init_attr *attr)

@@ -100,6 +100,17 @@ static bool resp_rnr_wanted(struct sr_qp *qp)
 	return ++count % sr_faults.rnr == 0;
 }
 
+/* The withhold hook: from the N-th request that needs a receive on there is none, for so long. */
+static bool resp_withheld(void)
+{
+	static uint32_t count;
+	static uint64_t until_ns;
+
+	if (sr_fault_hit(sr_faults.withhold_at, &count))
+		until_ns = sr_now_ns() + sr_faults.withhold_ms * 1000000ull;
+	return until_ns && sr_now_ns() < until_ns;
+}
+
 static bool resp_need_rwqe(struct sr_qp *qp)
 {
 	struct sr_answer answer = {
@@ -107,7 +118,7 @@ static bool resp_need_rwqe(struct sr_qp *qp)
 
 	if (qp->resp.has_rwqe)
 		return true;
-	if (!resp_rnr_wanted(qp) && resp_take_rwqe(qp))
+	if (!resp_rnr_wanted(qp) && !resp_withheld() && resp_take_rwqe(qp))
 		return true;
 	qp->resp.off = 0;
 	if (sr_faults.iwarp) /* there is no "not ready" in iWARP: the stream is terminated */

@@ -214,6 +214,7 @@ void sr_device_remove(void);
 extern void (*sr_device_removed_hook)(struct sr_device *dev);
 /* Of each device: the port goes down and comes up again. */
 void sr_port_bounce(void);
+void sr_port_events(void);
 
 /* async.c: events of the device. The object's counter is what its destruction waits for. */
 void sr_async_raise(struct sr_context *ctx, enum ibv_event_type type, void *object);

@@ -32,17 +32,24 @@ def pytest_addoption(parser):
 
 
 class Hauld:
-    """A running hauld. log is what it has written to stderr."""
+    """A running hauld. log is what it has written to stderr.
 
-    def __init__(self, directory, *args, engine=None, env=None):
+    With tests/softrdma it must have given all objects of its devices back when it stops (PITFALLS B112), unless the
+    device keeps them: leftovers=True.
+    """
+
+    def __init__(self, directory, *args, engine=None, env=None, leftovers=False):
         self.log_path = pathlib.Path(directory) / f"hauld-{id(self)}.log"
+        self.objects = self.log_path.with_suffix(".objects")
+        self.leftovers = leftovers
         command = [str(BUILD / "target" / "hauld"), *args]
         if engine:
             command += ["--engine", engine]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log,
                                             stdin=subprocess.DEVNULL, text=True,
-                                            env={**os.environ, **(env or {})},
+                                            env={**os.environ, "SOFTRDMA_STATS": str(self.objects),
+                                                 **(env or {})},
                                             preexec_fn=_die_with_parent)
         self.uris = []
         for line in self.process.stdout:
@@ -65,11 +72,22 @@ class Hauld:
         if self.alive():
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(timeout=20)
+            status = self.process.wait(timeout=20)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
             raise AssertionError("hauld did not end within 20 s of SIGTERM") from None
+        if status == 0 and not self.leftovers:
+            left = objects_left(self.objects, any(uri.startswith("rdma:") for uri in self.uris))
+            assert not left, f"{left} left\n" + self.log_path.read_text()
+        return status
+
+
+def objects_left(path, expected=True):
+    """What a program has left of its devices, as tests/softrdma counts it: ["qp=1", ...]."""
+    if not path.exists():
+        return ["no count"] if expected else []
+    return [word for word in path.read_text().split() if not word.endswith("=0")]
 
 
 def rdma_environment():

@@ -268,15 +268,15 @@ static void raw_drain_events(struct raw *raw)
 	}
 }
 
-/* The next completion within TIMEOUT_MS. */
+/* The next completion within TIMEOUT_MS, and before the end. */
 static bool raw_completion(struct raw *raw, struct ibv_wc *wc, long timeout_ms)
 {
 	uint64_t end_ms = raw_now_ms() + (uint64_t)timeout_ms;
 
 	while (ibv_poll_cq(raw->cq, 1, wc) == 0) {
 		raw_drain_events(raw);
-		if (raw_now_ms() >= end_ms)
-			return false;
+		if (raw->ended || raw_now_ms() >= end_ms)
+			return ibv_poll_cq(raw->cq, 1, wc) > 0;
 		poll(NULL, 0, 1);
 	}
 	return true;
@@ -311,7 +311,7 @@ static void raw_send(struct raw *raw, char *arguments)
 		}
 		raw->held[raw->nr_held++ % NR_RECEIVES] = wc;
 	}
-	printf("error timeout\n");
+	printf(raw->ended ? "error disconnected\n" : "error timeout\n");
 }
 
 static void raw_burst(struct raw *raw, char *arguments)
@@ -349,7 +349,7 @@ static void raw_receive(struct raw *raw, char *arguments)
 		/* Those of a burst's sends are in between. */
 		do {
 			if (!raw_completion(raw, &wc, strtol(arguments, NULL, 10))) {
-				printf("timeout\n");
+				printf(raw->ended ? "error disconnected\n" : "timeout\n");
 				return;
 			}
 		} while (wc.wr_id == NR_RECEIVES && !wc.status);

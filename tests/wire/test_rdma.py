@@ -17,11 +17,14 @@ NQN = "nqn.2026-11.io.haul:rdma"
 SIZE = 16 << 20
 
 
-@pytest.fixture(scope="module", params=["io_uring", "epoll"])
+# Two engines on two kinds of device: one that can all, and one that has few SGEs and no inline data (PITFALLS B099).
+@pytest.fixture(scope="module", params=[("io_uring", ""), ("epoll", "max_sge=1,max_inline=0")],
+                ids=["io_uring", "epoll-one_sge-no_inline"])
 def hauld(request, tmp_path_factory):
+    engine, fault = request.param
     daemon = conftest.Hauld(tmp_path_factory.mktemp("rdma"), "--listen", "rdma://127.0.0.1:0",
-                            "--export", f"ram:{SIZE >> 20}M,nqn={NQN}", engine=request.param,
-                            env=conftest.rdma_environment())
+                            "--export", f"ram:{SIZE >> 20}M,nqn={NQN}", engine=engine,
+                            env={**conftest.rdma_environment(), "SOFTRDMA_FAULT": fault})
     yield daemon
     assert daemon.alive(), daemon.log_path.read_text()
     assert daemon.stop() == 0, daemon.log_path.read_text()
@@ -206,10 +209,11 @@ def test_a_capsule_shorter_than_a_command_ends_the_connection(hauld, pair):
 
 
 @pytest.mark.parametrize("wrong", ["key", "before", "behind", "gone", "not writable"])
-@pytest.mark.parametrize("opcode", [nvme.READ, nvme.WRITE])
+@pytest.mark.parametrize("opcode", [nvme.READ, nvme.WRITE, nvme.IDENTIFY],
+                         ids=["read", "write", "identify"])
 def test_a_wrong_key_ends_only_its_own_connection(hauld, opcode, wrong):
     with nvmerdma.Pair(hauld.address, NQN) as guilty, nvmerdma.Pair(hauld.address, NQN) as other:
-        io = guilty.io
+        io = guilty.admin if opcode == nvme.IDENTIFY else guilty.io
         address, key = io.region(0, 8192, "none" if wrong == "not writable" else "both")
         if wrong == "key":
             key ^= 0x5A5A00
@@ -220,12 +224,33 @@ def test_a_wrong_key_ends_only_its_own_connection(hauld, opcode, wrong):
         elif wrong == "gone":
             assert io.say("forget 0") == "ok"
         io.send(nvme.command(opcode, cid=1, nsid=1, dptr=keyed(address, 4096, key),
-                             cdw=nvme.rw_cdw(0, 8)))
+                             cdw=() if opcode == nvme.IDENTIFY else nvme.rw_cdw(0, 8)))
         io.expect_end()
         where, good = other.io.region(0, 4096)
         assert other.io.command(nvme.READ, nsid=1, dptr=keyed(where, 4096, good),
                                 cdw=nvme.rw_cdw(0, 8)).status == 0
     still_serves(hauld)
+
+
+@pytest.mark.parametrize("opcode", [nvme.READ, nvme.WRITE], ids=["read", "write"])
+def test_commands_with_a_wrong_key_keep_no_buffer(tmp_path, opcode):
+    """More of them than the pool has buffers."""
+    hauld = conftest.Hauld(tmp_path, "--listen", "rdma://127.0.0.1:0", "--threads", "1", "--memory", "16M",
+                           "--export", f"ram:16M,nqn={NQN}", env=conftest.rdma_environment())
+    try:
+        for _ in range(4):
+            with nvmerdma.Pair(hauld.address, NQN) as both:
+                address, key = both.io.region(0, 1 << 20, "none")
+                capsule = nvme.command(opcode, nsid=1, dptr=keyed(address, 1 << 20, key),
+                                       cdw=nvme.rw_cdw(0, 2048))
+                assert both.io.say(f"burst 8 {capsule.hex()}") == "ok"
+                both.io.expect_end()
+        with nvmerdma.Pair(hauld.address, NQN) as both:
+            address, key = both.io.region(0, 1 << 20)
+            assert both.io.command(nvme.READ, nsid=1, dptr=keyed(address, 1 << 20, key),
+                                   cdw=nvme.rw_cdw(0, 2048)).status == 0
+    finally:
+        assert hauld.stop() == 0, hauld.log_path.read_text()
 
 
 def test_more_commands_than_the_queue_holds_ends_only_that_association(hauld):

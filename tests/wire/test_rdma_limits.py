@@ -135,7 +135,7 @@ STUCK = "no_flush=1,fail:destroy_qp@1+"
 def test_a_device_that_keeps_its_queue_pairs_spoils_no_shutdown(tmp_path):
     """What such a device may still write to is given up; the process ends as always."""
     hauld = conftest.Hauld(tmp_path, "--listen", "rdma://127.0.0.1:0", "--threads", "1",
-                           "--export", f"ram:16M,nqn={NQN}",
+                           "--export", f"ram:16M,nqn={NQN}", leftovers=True,
                            env={**conftest.rdma_environment(), "SOFTRDMA_FAULT": STUCK})
     with nvmerdma.Pair(hauld.address, NQN, depth=DEPTH) as both:
         address, key = both.io.region(0, 1 << 20)
