@@ -379,6 +379,16 @@ def test_buffers_of_all_kinds(fio, target, iomem, options):
     verify(fio, target, **{"iomem": iomem, "size": "8m", "io_size": "8m", "bs": "64k", "iodepth": 4, **options})
 
 
+# B007: a command more than the queue holds would end the association.
+@pytest.mark.parametrize("queue_depth, iodepth", [(1, 1), (2, 1), (2, 2), (16, 15), (16, 16), (128, 127), (128, 128)])
+def test_a_queue_is_used_to_its_depth_and_no_further(fio, target, queue_depth, iodepth):
+    done = fio(uri=target.disk, rw="randread", bs="4k", iodepth=iodepth, queue_depth=queue_depth, io_size="4m",
+               iodepth_batch_submit=iodepth, transport=target.transport).ok()
+    assert done.total("read", "io_bytes") == 4 * MIB and "iodepth is" not in done.text
+    level = str(1 << iodepth.bit_length() - 1) if iodepth < 64 else ">=64"
+    assert done.json["jobs"][0]["iodepth_level"][level] > 0, done.text
+
+
 def test_smaller_queue_than_depth_is_said_and_works(fio, target):
     done = fio(uri=target.disk, rw="randwrite", bs="4k", iodepth=32, queue_depth=4, size="1m", verify="crc32c",
                transport=target.transport).ok()

@@ -12,6 +12,7 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	kernel_host_discovers_hauld_tcp kernel_host_discovers_hauld_rdma
 	kernel_host_to_hauld_tcp kernel_host_to_hauld_rdma kernel_host_to_hauld_tcp_with_digests
 	kernel_host_connects_all_through_a_wildcard_listener_tcp kernel_host_connects_all_through_a_wildcard_listener_rdma
+	kernel_host_at_several_queue_sizes_tcp kernel_host_at_several_queue_sizes_rdma kernel_host_is_told_why_it_is_refused_tcp
 	kernel_host_discards_on_hauld_tcp kernel_host_discards_on_hauld_rdma
 	kernel_host_resets_hauld_under_load_tcp kernel_host_resets_hauld_under_load_rdma
 	hauld_drains_under_a_kernel_host_tcp hauld_drains_under_a_kernel_host_rdma
@@ -38,11 +39,16 @@ cleanup() {
 
 # start_hauld TRTYPE [ADDRESS]: a 64 MiB file behind our target at ADDRESS:4420.
 start_hauld() {
+	truncate -s 64M $tmp.img
+	run_hauld --listen "$1://${2:-$address}:4420" --export "$tmp.img,nqn=$nqn"
+}
+
+# run_hauld OPTION...
+run_hauld() {
 	[ -x "$build/target/hauld" ] || fail "hauld is not in this build"
 	kernel_log_mark
-	truncate -s 64M $tmp.img
 	mkfifo $tmp.ready
-	"$build/target/hauld" --listen "$1://${2:-$address}:4420" --export "$tmp.img,nqn=$nqn" > $tmp.ready 2> $tmp.hauld &
+	"$build/target/hauld" "$@" > $tmp.ready 2> $tmp.hauld &
 	hauld_pid=$!
 	local line=
 	while read -r -t 20 line; do
@@ -160,6 +166,52 @@ kernel_host_to_hauld() {
 kernel_host_to_hauld_tcp() { kernel_host_to_hauld tcp; }
 kernel_host_to_hauld_rdma() { kernel_host_to_hauld rdma; }
 kernel_host_to_hauld_tcp_with_digests() { kernel_host_to_hauld tcp --hdr-digest --data-digest; }
+
+# Both sides use the smaller of the two queue sizes to its last entry. A command too many would end the association.
+kernel_host_at_several_queue_sizes() {
+	start_hauld "$1"
+	local size got
+	for size in $2; do
+		kernel_connect "$1" --nr-io-queues=1 --queue-size="$size"
+		got=$(cat /sys/class/nvme/nvme*/sqsize)
+		echo "queue size $size: SQSIZE $got"
+		[ "$got" = $(($3 < size ? $3 - 1 : size - 1)) ] || fail "at queue size $size SQSIZE is $got"
+		fio --name=full --filename="$disk" --ioengine=libaio --direct=1 --rw=randread --bs=4k --io_size=$((8 * size))k \
+			--iodepth="$size" --iodepth_batch_submit="$size" > $tmp.json || fail "fio failed at queue size $size: $(tail -1 $tmp.json)"
+		kernel_disconnect
+	done
+	stop_hauld
+}
+kernel_host_at_several_queue_sizes_tcp() { kernel_host_at_several_queue_sizes tcp "16 32 128 1024" 1024; }
+kernel_host_at_several_queue_sizes_rdma() { kernel_host_at_several_queue_sizes rdma "16 32 128 256" 256; }
+
+# refused WORDS OPTION...: nvme connect fails, and the kernel says why.
+refused() {
+	local words=$1
+	shift
+	kernel_log_mark
+	nvme connect -t tcp -a $address -s 4420 --nr-io-queues=1 "$@" > $tmp.said 2>&1 && fail "nvme connect $* succeeded"
+	cat $tmp.said
+	kernel_log
+	kernel_log | grep -q "$words" || fail "nvme connect $*: the kernel does not say '$words'"
+}
+
+kernel_host_is_told_why_it_is_refused_tcp() {
+	cat > $tmp.conf <<- CONF
+		listen: [tcp://$address:4420]
+		subsystems:
+		  - nqn: $nqn
+		    allow: [nqn.2024-01.org.example:friend, testhost]
+		    namespaces: [{ram: 64M}]
+	CONF
+	run_hauld --config $tmp.conf
+	refused 'subsysnqn "nqn.2024-01.org.example:other"' -n nqn.2024-01.org.example:other
+	refused "not allowed, hostnqn: nqn.2024-01.org.example:stranger" -n $nqn --hostnqn=nqn.2024-01.org.example:stranger
+	kernel_log_mark
+	kernel_connect tcp --hostnqn=testhost
+	kernel_disconnect
+	stop_hauld
+}
 
 # A listener on every address: the discovery log names the one that the host came in on, and connect-all attaches from it.
 kernel_host_connects_all_through_a_wildcard_listener() {

@@ -3,8 +3,10 @@
  * A raw NVMe/RDMA host, driven line by line from standard input: one connection, memory regions by
  * number, capsules as hexadecimal text. It checks nothing: what a test says goes out.
  *
- *	connect ADDRESS PORT PRIVATE-HEX [INITIATOR-DEPTH]   established HEX | rejected HEX | failed
- *EVENT region N BYTES none|read|write|both                 region ADDRESS KEY fill N OFFSET HEX ok
+ *	connect ADDRESS PORT PRIVATE-HEX [INITIATOR-DEPTH]  established HEX | rejected HEX |
+ *	                                                    failed EVENT
+ *	region N BYTES none|read|write|both                 region ADDRESS KEY
+ *	fill N OFFSET HEX                                   ok
  *	dump N OFFSET BYTES                                 data HEX
  *	forget N                                            ok (the region is deregistered)
  *	send HEX                                            ok | error STATUS
@@ -13,6 +15,9 @@
  *	receive MILLISECONDS                                capsule HEX | timeout | error STATUS
  *	ended MILLISECONDS                                  yes | no
  *	disconnect                                          ok
+ *	listen ADDRESS                                      listening PORT (nobody is accepted)
+ *	asked                                               yes | no: whether somebody wanted to
+ *connect
  */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -382,6 +387,28 @@ static void raw_disconnect(struct raw *raw, char *arguments)
 	printf("ok\n");
 }
 
+static void raw_listen(struct raw *raw, char *arguments)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+
+	arguments[strcspn(arguments, "\n")] = '\0';
+	raw->channel = rdma_create_event_channel();
+	if (!raw->channel || inet_pton(AF_INET, arguments, &address.sin_addr) != 1 ||
+		rdma_create_id(raw->channel, &raw->id, NULL, RDMA_PS_TCP) ||
+		rdma_bind_addr(raw->id, (struct sockaddr *)&address) || rdma_listen(raw->id, 8))
+		printf("failed\n");
+	else
+		printf("listening %u\n", ntohs(rdma_get_src_port(raw->id)));
+}
+
+static void raw_asked(struct raw *raw, char *arguments)
+{
+	struct rdma_cm_event *event = raw->channel ? raw_event(raw, 0) : NULL;
+
+	(void)arguments;
+	printf("%s\n", event && event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? "yes" : "no");
+}
+
 static const struct {
 	const char *word;
 	void (*run)(struct raw *raw, char *arguments);
@@ -397,6 +424,8 @@ static const struct {
 	{"receive ", raw_receive, true},
 	{"ended ", raw_ended, true},
 	{"disconnect", raw_disconnect, true},
+	{"listen ", raw_listen, false},
+	{"asked", raw_asked, false},
 };
 
 static void raw_run(struct raw *raw)

@@ -8,6 +8,7 @@ import nvmetcp
 import pytest
 
 HOST = "nqn.2014-08.org.nvmexpress:uuid:aaaaaaaa-0000-0000-0000-000000000001"
+OTHER_HOST = HOST[:-1] + "2"
 NAME_223 = "nqn.2026-11.io.haul:" + "x" * 203
 
 
@@ -18,9 +19,9 @@ def invalid(cqe, offset, *, in_data):
 
 
 def test_connect_gives_a_controller_id_that_identify_repeats(target):
-    """Base 2.0 5.17.2.1: CNTLID is that of the Connect response."""
+    """Base 2.0 5.17.2.1: CNTLID is that of the Connect response. Two hosts, three associations each."""
     seen = set()
-    admins = [target.admin(hostnqn=HOST) for _ in range(3)]
+    admins = [target.admin(hostnqn=host) for host in (HOST, OTHER_HOST) * 3]
     for admin in admins:
         cqe, data = admin.identify(1)
         assert cqe.status == 0
@@ -29,7 +30,7 @@ def test_connect_gives_a_controller_id_that_identify_repeats(target):
         seen.add(cntlid)
     for admin in admins:
         admin.close()
-    assert len(seen) == 3
+    assert len(seen) == len(admins)
 
 
 @pytest.mark.parametrize("by_r2t", [False, True])
@@ -87,10 +88,28 @@ def test_connect_sqsize_0_is_invalid(target):
         invalid(tcp.connect(subnqn=target.subsystem, sqsize=0), 44, in_data=False)
 
 
-def test_io_connect_to_an_unknown_controller_is_invalid(target):
-    with target.admin() as admin:
-        queue = admin.io_queue(cntlid=0xFFE0, expect=nvme.CONNECT_INVALID)
-        queue.close()
+@pytest.mark.parametrize("wrong, offset, in_data", [
+    (dict(cntlid=0xFFE0), 16, True),
+    (dict(cntlid=0xFFFF), 16, True),
+    (dict(subnqn="nqn.2026-11.io.haul:no-such-thing"), 256, True),
+    (dict(subnqn=nvme.DISCOVERY_NQN), 256, True),
+    (dict(hostnqn=OTHER_HOST), 512, True),
+    (dict(hostnqn=""), 512, True),
+    (dict(hostid=bytes(16)), 0, True),
+    (dict(qid=3), 42, False),
+    (dict(qid=0xFFFF), 42, False),
+    (dict(sqsize=0), 44, False),
+    (dict(sqsize=0xFFFF), 44, False),
+])
+def test_refused_io_connects_point_at_what_is_wrong(target, wrong, offset, in_data):
+    """Base 2.0 6.3: host, host id, subsystem and controller are those of the admin queue, the queue id is within what
+    Number of Queues granted (here 2), the size within MQES. The queue may be connected afterwards as it should be."""
+    with target.admin(hostnqn=HOST) as admin:
+        assert admin.set_feature(7, 0x00010001).dw0 == 0x00010001
+        with nvmetcp.Tcp(admin.address, qid=1) as queue:
+            right = dict(subnqn=admin.subnqn, hostnqn=HOST, cntlid=admin.cntlid)
+            invalid(queue.connect(**{**right, **wrong}), offset, in_data=in_data)
+            assert queue.connect(**right).status == 0
 
 
 def test_a_refused_connect_leaves_the_queue_free_for_a_shorter_one(target):
@@ -128,8 +147,9 @@ def test_io_connect_before_enable_is_refused(target):
 
 def test_host_not_on_the_list_is_refused(own):
     with own.tcp() as tcp:
-        cqe = tcp.connect(subnqn=conftest.PRIVATE, hostnqn=HOST)
-        assert cqe.status == nvme.CONNECT_INVALID_HOST and cqe.dnr
+        for qid in (0, 1):
+            cqe = tcp.connect(subnqn=conftest.PRIVATE, hostnqn=HOST, qid=qid)
+            assert cqe.status == nvme.CONNECT_INVALID_HOST and cqe.dnr
     with own.tcp() as tcp:
         assert tcp.connect(subnqn=conftest.PRIVATE, hostnqn=conftest.FRIEND).status == 0
 

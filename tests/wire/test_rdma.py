@@ -105,6 +105,28 @@ def test_connect_data_may_be_read_from_the_host(hauld):
 
 # --- identify -----------------------------------------------------------------------------------
 
+def test_connect_gives_a_controller_id_that_identify_repeats(hauld):
+    """Base 2.0 5.17.2.1. Two hosts, three associations each, all at once."""
+    hosts = ["nqn.2014-08.org.nvmexpress:uuid:aaaaaaaa-0000-0000-0000-00000000000" + n for n in "12"]
+    admins, seen = [], set()
+    try:
+        for host in hosts * 3:
+            admins.append(Rdma(hauld.address))
+            cqe = admins[-1].connect(subnqn=NQN, hostnqn=host, sqsize=31)
+            assert cqe.status == 0
+            admins[-1].cntlid = cqe.dw0 & 0xFFFF
+            seen.add(admins[-1].cntlid)
+        for admin in admins:
+            admin.enable()
+            address, key = admin.region(0, 4096)
+            assert admin.command(nvme.IDENTIFY, dptr=keyed(address, 4096, key), cdw=(1,)).status == 0
+            assert struct.unpack_from("<H", admin.dump(0, 4096), 78)[0] == admin.cntlid
+    finally:
+        for admin in admins:
+            admin.kill()
+    assert len(seen) == len(admins)
+
+
 def test_identify_says_what_rdma_hosts_insist_on(pair):
     address, key = pair.admin.region(0, 4096)
     cqe = pair.admin.command(nvme.IDENTIFY, dptr=keyed(address, 4096, key), cdw=(1,))

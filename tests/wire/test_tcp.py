@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The TCP transport's own rules (NVMe TCP 1.0c)."""
 import os
+import pathlib
 import struct
 import time
 
@@ -273,6 +274,32 @@ def test_wrong_header_digest_is_fatal(target):
     target.still_serves()
 
 
+# --- waiting ---------------------------------------------------------------------------------------
+
+def test_the_target_does_not_spin_while_the_rest_is_missing(own):
+    """B078: hosts that stop in the middle of a header, its digest, data and their digest, of ICReq and of nothing."""
+    tasks = pathlib.Path(f"/proc/{own.hauld.process.pid}/task")
+
+    def cpu_ns():
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir())
+
+    with own.admin() as admin, own.tcp(start=False) as silent, own.tcp(start=False) as greeting:
+        greeting.send(greeting.pdu(nvmetcp.ICREQ, bytes(120))[:77])
+        queues = []
+        for qid, cut in enumerate((1, 8, 40, 72, 74, 76, 77, 2000, 76 + 4096, 76 + 4096 + 2), 1):
+            queues.append(admin.io_queue(qid, hdgst=True, ddgst=True))
+            queues[-1].send(queues[-1].capsule(nvme.command(
+                nvme.WRITE, cid=1, nsid=3, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 4096),
+                cdw=nvme.rw_cdw(0, 8)), bytes(4096))[:cut])
+        time.sleep(0.2)
+        before = cpu_ns()
+        time.sleep(1)
+        used = cpu_ns() - before
+        for queue in queues:
+            queue.close()
+        assert silent and used < 50e6, f"hauld has used {used} ns in a second of waiting"
+
+
 # --- in-capsule data ---------------------------------------------------------------------------
 
 def test_in_capsule_write_up_to_ioccsz(target):
@@ -302,6 +329,35 @@ def test_in_capsule_write_beyond_ioccsz_is_refused(target):
             pass
         with admin.io_queue(2) as other:
             assert read_back(other, 128, 8) == before
+    target.still_serves()
+
+
+def test_admin_commands_may_bring_8_kib_in_their_capsule(target):
+    """TCP 1.0c 3.3.2, for admin and fabrics commands, whatever IOCCSZ says of the others."""
+    with target.admin() as admin:
+        for events in (0x100, 0):
+            assert admin.command(nvme.SET_FEATURES, cdw=(0x0B, events), inline=bytes(8192))[0].status == 0
+            assert admin.get_feature(0x0B)[0].dw0 == events
+        assert admin.command(0x81, inline=os.urandom(8192))[0].status == nvme.INVALID_OPCODE
+        assert admin.identify(1)[0].status == 0
+
+
+def test_connect_may_bring_8_kib_in_its_capsule(target):
+    """Its data are the first 1024 bytes; whether the rest is tolerated is the target's choice."""
+    with target.tcp() as tcp:
+        data = nvme.connect_data(subnqn=target.subsystem, hostnqn="nqn.2026-11.io.haul:host").ljust(8192, b"\0")
+        assert tcp.connect(subnqn="", data=data).status in (0, nvme.INVALID_FIELD, nvme.SGL_LENGTH_INVALID)
+        tcp.connect(subnqn=target.subsystem)
+        assert tcp.property_get(nvme.VS, 4)[0].status == 0
+
+
+@pytest.mark.parametrize("size", [8192 + 4, 16384, 1 << 20])
+def test_admin_commands_bring_no_more_than_8_kib_in_their_capsule(target, size):
+    with target.admin() as admin:
+        try:
+            assert admin.command(nvme.SET_FEATURES, cdw=(0x0B, 0x100), inline=bytes(size))[0].status != 0
+        except (nvmetcp.Terminated, nvmetcp.Closed, BrokenPipeError, ConnectionResetError):
+            pass
     target.still_serves()
 
 

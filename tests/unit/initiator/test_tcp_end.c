@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The library's core joined with its real TCP transport: a target that dies while an I/O queue is
- * being made, and what must still come to its end then.
+ * The library's core joined with its real TCP transport: targets that die while an I/O queue is
+ * being made, or never say anything, and what must still come to its end then.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -303,10 +304,51 @@ static void a_target_that_dies_during_queue_creation_ends_everything(void **stat
 	}
 }
 
+static unsigned nr_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned nr = 0;
+
+	assert_non_null(dir);
+	while (readdir(dir))
+		nr++;
+	closedir(dir);
+	return nr;
+}
+
+/* B018. The first of them are taken by the backlog and hear nothing, the others find it full. */
+static void tries_that_nobody_answers_leave_no_descriptor(void **state)
+{
+	struct haul_loop *hl = loop_good();
+	struct haul_ctrl_options options;
+	struct haul_event event;
+	struct haul_ctrl *ctrl;
+	unsigned nr_before = 0;
+	char uri[128];
+
+	(void)state;
+	target_open();
+	snprintf(uri, sizeof(uri), "tcp://127.0.0.1:%u/nqn.2014-08.org.example:disk", target.port);
+	haul_ctrl_options_init(&options);
+	options.connect_timeout_ms = 3;
+	for (unsigned i = 0; i <= 100; i++) {
+		assert_int_equal(haul_connect(hl, uri, &options, 1, &ctrl), 0);
+		assert_int_equal(haul_loop_wait(hl, &event, 1, PATIENCE_NS), 1);
+		assert_int_equal(event.result, -ETIMEDOUT);
+		haul_ctrl_free(ctrl);
+		if (i == 0)
+			nr_before = nr_descriptors();
+	}
+	assert_int_equal(nr_descriptors(), nr_before);
+	haul_loop_destroy(hl);
+	target_close();
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_target_that_dies_during_queue_creation_ends_everything),
+		cmocka_unit_test(tries_that_nobody_answers_leave_no_descriptor),
 	};
 	struct haul_loop_options options = {.size = sizeof(options)};
 	struct haul_loop *hl;
