@@ -73,12 +73,27 @@ struct backend_ops {
 struct backend {
 	const struct backend_ops *ops;
 	struct backend_geometry geometry;
+	/* Of backend_open(): what it was opened as. */
+	char *path;
+	bool asked_read_only;
+	uint32_t asked_block_bytes;
+	uint32_t nr_refs; /* the control thread's */
 };
 struct backend_queue {
 	const struct backend_ops *ops;
 	struct backend *backend;
 	struct loop *loop;
 };
+
+/* PATH: a file or device, "ram:SIZE" or "null:SIZE". With one reference; the last one closes it.
+ * All of this on the control thread. */
+int backend_open(const char *path, bool read_only, uint32_t block_bytes, struct backend **ret,
+	char *why, size_t why_size) must_check;
+struct backend *backend_get(struct backend *backend);
+void backend_put(struct backend *backend);
+/* It was opened with just these arguments. */
+bool backend_is(
+	const struct backend *backend, const char *path, bool read_only, uint32_t block_bytes);
 
 extern const struct backend_ops backend_disk_ops;
 extern const struct backend_ops backend_ram_ops;

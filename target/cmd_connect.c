@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "target/cmd.h"
+#include "target/catalog.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/member.h"
@@ -69,7 +70,7 @@ static const struct subsys *cmd_connect_find_subsys(const struct conn *conn, con
 {
 	if (!strcmp(nqn, NVME_DISCOVERY_NQN))
 		return &subsys_discovery;
-	return subsys_find(conn->reactor->target, nqn);
+	return catalog_find(conn->reactor->catalog, nqn);
 }
 
 static uint16_t cmd_connect_check_data(struct request *request, const struct subsys **ret_subsys)

@@ -8,11 +8,15 @@
 
 #include "proto/nvme/identify.h"
 #include "target/conn.h"
+#include "target/reactor_ns.h"
 #include "target/subsys.h"
 
 static uint16_t cmd_io_find_ns(struct request *request)
 {
-	request->ns = subsys_ns(request->conn->subsys, le32_get(request->cmd.nsid));
+	const struct conn *conn = request->conn;
+	uint32_t nsid = le32_get(request->cmd.nsid);
+
+	request_set_ns(request, reactor_ns_find(conn->reactor, conn->subsys, nsid));
 	return request->ns ? 0 : NVME_SC_INVALID_NS | NVME_STATUS_DNR;
 }
 
@@ -38,16 +42,16 @@ static uint16_t cmd_rw_prepare(struct request *request, enum backend_op op)
 	uint16_t status = cmd_io_find_ns(request);
 
 	if (!status && op != BACKEND_READ)
-		status = cmd_io_check_writable(request->ns);
+		status = cmd_io_check_writable(&request->ns->ns);
 	if (!status)
-		status = cmd_io_check_range(request->ns, slba, nr_lbas);
+		status = cmd_io_check_range(&request->ns->ns, slba, nr_lbas);
 	if (status)
 		return status;
 	request->io.op = op;
 	request->io.fua = le16_get(rw->control) & NVME_RW_FUA;
 	request->io.deallocate = le16_get(rw->control) & NVME_RW_DEAC;
-	request->io.offset = slba << request->ns->lba_shift;
-	request->io.extent = nr_lbas << request->ns->lba_shift;
+	request->io.offset = slba << request->ns->ns.lba_shift;
+	request->io.extent = nr_lbas << request->ns->ns.lba_shift;
 	return 0;
 }
 
@@ -138,7 +142,7 @@ bool cmd_flush_next(
 	if (nsid >= subsys->ns_limit)
 		return false;
 	request->nr_parts = nsid + 1;
-	request->ns = subsys->ns[nsid];
+	request_set_ns(request, reactor_ns_find(request->conn->reactor, subsys, nsid));
 	request->io.op = BACKEND_FLUSH;
 	request_submit(request, done);
 	return true;
@@ -160,7 +164,7 @@ static uint16_t cmd_dsm_prepare(struct request *request)
 	uint16_t status = cmd_io_find_ns(request);
 
 	if (!status && (le32_get(request->cmd.dsm.attributes) & NVME_DSM_AD))
-		status = cmd_io_check_writable(request->ns);
+		status = cmd_io_check_writable(&request->ns->ns);
 	request->data_len = (request->cmd.dsm.nr + 1u) * (uint32_t)sizeof(struct nvme_dsm_range);
 	return status;
 }
@@ -171,7 +175,7 @@ static uint16_t cmd_dsm_check_ranges(const struct request *request)
 
 	for (uint32_t i = 0; i <= request->cmd.dsm.nr; i++) {
 		uint16_t status = cmd_io_check_range(
-			request->ns, le64_get(ranges[i].slba), le32_get(ranges[i].nlb));
+			&request->ns->ns, le64_get(ranges[i].slba), le32_get(ranges[i].nlb));
 
 		if (status)
 			return status;
@@ -199,7 +203,7 @@ static void cmd_dsm_done(struct done *done, int res, unsigned flags)
 static bool cmd_dsm_submit_next(struct request *request)
 {
 	const struct nvme_dsm_range *ranges = request->bytes;
-	uint8_t shift = request->ns->lba_shift;
+	uint8_t shift = request->ns->ns.lba_shift;
 
 	while (request->nr_parts <= request->cmd.dsm.nr) {
 		const struct nvme_dsm_range *range = &ranges[request->nr_parts++];
@@ -220,7 +224,7 @@ static void cmd_dsm_run(struct request *request)
 	uint16_t status = cmd_dsm_check_ranges(request);
 
 	request->io.op = BACKEND_DISCARD;
-	if (status || !deallocate || !request->ns->backend->geometry.can_discard ||
+	if (status || !deallocate || !request->ns->queue->backend->geometry.can_discard ||
 		!cmd_dsm_submit_next(request))
 		request_complete(request, status);
 }

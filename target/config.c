@@ -15,6 +15,7 @@
 #include "proto/nvme/fabrics.h"
 #include "proto/nvme/uri.h"
 #include "target/backend_later.h"
+#include "target/catalog.h"
 #include "target/config_source.h"
 #include "target/size.h"
 #include "target/subsys.h"
@@ -87,7 +88,7 @@ static const cyaml_schema_value_t config_subsys_value = {
 
 static const cyaml_schema_field_t config_fields[] = {
 	CYAML_FIELD_SEQUENCE("listen", CYAML_FLAG_POINTER, struct config_file, listen, &config_text,
-		1, TARGET_MAX_PORTS),
+		1, CATALOG_MAX_PORTS),
 	CYAML_FIELD_SEQUENCE("subsystems", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
 		struct config_file, subsystems, &config_subsys_value, 0, CYAML_UNLIMITED),
 	CYAML_FIELD_UINT("threads", CYAML_FLAG_OPTIONAL, struct config_file, threads),
@@ -174,7 +175,7 @@ static int config_settings(struct config_source *source, const struct config_fil
 }
 
 static int config_listen(struct config_source *source, const struct config_file *config,
-	struct target *target, bool resolve)
+	struct catalog *catalog, bool resolve)
 {
 	char why[CONFIG_WHY_BYTES];
 	char path[CONFIG_PATH_BYTES];
@@ -185,7 +186,7 @@ static int config_listen(struct config_source *source, const struct config_file 
 			config->listen[i], NVME_URI_LISTENER, &uri, why, sizeof(why));
 
 		if (!error)
-			error = target_add_port(target, &uri, resolve, why, sizeof(why));
+			error = catalog_add_port(catalog, &uri, resolve, why, sizeof(why));
 		snprintf(path, sizeof(path), "listen.%u", i);
 		if (error)
 			return config_source_wrong(source, path, "%s: %s", config->listen[i], why);
@@ -408,7 +409,7 @@ static int config_ns_check_others(struct config_source *source, const struct con
 }
 
 static int config_ns(struct config_source *source, struct config_file *config, unsigned i,
-	unsigned j, struct target *target, struct subsys *subsys, bool open)
+	unsigned j, struct catalog *catalog, struct subsys *subsys, bool open)
 {
 	struct config_ns *ns = &config->subsystems[i].namespaces[j];
 	struct ns_options options = {0};
@@ -430,14 +431,14 @@ static int config_ns(struct config_source *source, struct config_file *config, u
 	}
 	if (error || !open)
 		return error;
-	error = subsys_add_ns(target, subsys, &options, why, sizeof(why));
+	error = catalog_add_ns(catalog, subsys, &options, why, sizeof(why));
 	if (error)
 		config_source_wrong(source, path, "%s", why);
 	return error;
 }
 
 static int config_subsys(struct config_source *source, struct config_file *config, unsigned i,
-	struct target *target, bool open)
+	struct catalog *catalog, bool open)
 {
 	const struct config_subsys *from = &config->subsystems[i];
 	char path[CONFIG_PATH_BYTES];
@@ -448,7 +449,7 @@ static int config_subsys(struct config_source *source, struct config_file *confi
 	snprintf(path, sizeof(path), "subsystems.%u.nqn", i);
 	if (nvme_nqn_check(from->nqn, strlen(from->nqn), NVME_NQN_OURS, &fault))
 		return config_source_wrong(source, path, "'%s': %s", from->nqn, fault);
-	error = subsys_add(target, from->nqn, &subsys);
+	error = catalog_add_subsys(catalog, from->nqn, &subsys);
 	if (error)
 		return config_source_wrong(source, path, "'%s' %s", from->nqn,
 			error == -EEXIST ? "is taken: each subsystem needs a name of its own"
@@ -459,11 +460,12 @@ static int config_subsys(struct config_source *source, struct config_file *confi
 	if (!error)
 		error = config_allow(source, path, subsys);
 	for (unsigned j = 0; j < from->namespaces_count && !error; j++)
-		error = config_ns(source, config, i, j, target, subsys, open);
+		error = config_ns(source, config, i, j, catalog, subsys, open);
 	return error;
 }
 
-static int config_use(struct target *target, const char *file, bool open)
+static int config_use(
+	const char *file, struct target_settings *settings, struct catalog *catalog, bool open)
 {
 	struct config_source source;
 	struct config_file *config = NULL;
@@ -472,32 +474,30 @@ static int config_use(struct target *target, const char *file, bool open)
 	if (!error)
 		error = config_read(&source, &config);
 	if (!error)
-		error = config_settings(&source, config, &target->settings);
+		error = config_settings(&source, config, settings);
 	if (!error)
-		error = config_listen(&source, config, target, open);
+		error = config_listen(&source, config, catalog, open);
 	if (!error && !config->subsystems_count)
 		error = config_source_wrong(&source, "subsystems", "none: at least one is needed");
 	for (unsigned i = 0; !error && i < config->subsystems_count; i++)
-		error = config_subsys(&source, config, i, target, open);
+		error = config_subsys(&source, config, i, catalog, open);
 	config_free(config);
 	config_source_free(&source);
 	return error;
 }
 
-int config_load(struct target *target, const char *file)
+int config_load(const char *file, struct target_settings *settings, struct catalog *catalog)
 {
-	return config_use(target, file, true);
+	return config_use(file, settings, catalog, true);
 }
 
 int config_check(const char *file)
 {
-	const struct target_settings settings = TARGET_SETTINGS_DEFAULT;
-	struct target target;
-	int error;
+	struct target_settings settings = TARGET_SETTINGS_DEFAULT;
+	struct catalog *catalog = catalog_create(NULL);
+	int error = catalog ? config_use(file, &settings, catalog, false) : -ENOMEM;
 
-	target_init(&target, &settings);
-	error = config_use(&target, file, false);
-	target_destroy(&target);
+	catalog_free(catalog);
 	if (!error)
 		printf("%s is right\n", file);
 	return error;

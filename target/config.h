@@ -8,11 +8,13 @@
 
 #include "proto/base/compiler.h"
 
-struct target;
+struct catalog;
+struct target_settings;
 
-/* Makes in TARGET what FILE describes and opens its disks. Changes those of TARGET's settings that
- * are in the file. */
-int config_load(struct target *target, const char *file) must_check;
+/* Makes in CATALOG what FILE describes and opens its disks. Changes those of SETTINGS that are in
+ * the file. */
+int config_load(
+	const char *file, struct target_settings *settings, struct catalog *catalog) must_check;
 
 /* Looks at FILE without opening any disk; tells "FILE is right" on stdout. */
 int config_check(const char *file) must_check;

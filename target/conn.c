@@ -14,6 +14,7 @@
 #include "proto/link/address.h"
 #include "proto/nvme/identify.h"
 #include "proto/nvme/tcp.h"
+#include "target/catalog.h"
 #include "target/ctrl.h"
 #include "target/member.h"
 #include "target/reactor.h"
@@ -73,7 +74,7 @@ static void conn_gone(struct loop_message *message)
 {
 	struct conn *conn = container_of(message, struct conn, gone);
 
-	target_conn_gone(conn->port->reactor->target, conn->reactor);
+	target_conn_gone(conn->port, conn->reactor);
 	free(conn);
 }
 
@@ -255,8 +256,11 @@ static void conn_refused(struct loop_message *message)
 	struct transport_handover *handover =
 		container_of(message, struct transport_handover, message);
 
-	target_conn_gone(handover->port->reactor->target, handover->reactor);
-	handover->port->ops->refuse(handover);
+	struct port *port = handover->port;
+	struct reactor *reactor = handover->reactor;
+
+	port->ops->refuse(handover);
+	target_conn_gone(port, reactor);
 }
 
 /* On the connection's reactor. */
@@ -287,14 +291,28 @@ void conn_accept(struct port *port, struct transport_handover *handover)
 	struct target *target = port->reactor->target;
 
 	handover->port = port;
-	if (target->stopping || target->nr_conns_all >= TARGET_MAX_CONNS) {
+	if (!port->open && port_keep(port, handover))
+		return;
+	if (!port->open || target->stopping || target->nr_conns_all >= TARGET_MAX_CONNS) {
 		log_line_limited(&target->accept_log, loop_now_ns(port->reactor->loop),
 			LOG_LEVEL_WARNING, "a connection is refused: %s",
 			target->stopping ? "stopping" : "too many connections");
 		port->ops->refuse(handover);
 		return;
 	}
-	handover->reactor = target_pick_reactor(target);
+	handover->reactor = target_pick_reactor(port);
 	handover->message.fn = conn_start;
 	loop_send(handover->reactor->loop, &handover->message);
+}
+
+void conn_follow(struct conn *conn, const struct catalog *catalog)
+{
+	const struct subsys *now;
+
+	if (conn->subsys && !conn->subsys->discovery) {
+		now = catalog_find(catalog, conn->subsys->nqn);
+		conn->subsys = now ? now : &subsys_removed;
+	}
+	if (!catalog_has_port(catalog, conn->port))
+		conn_close(conn, "its listener has been removed");
 }

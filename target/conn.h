@@ -14,6 +14,7 @@
 #include "proto/base/slots.h"
 #include "target/request.h"
 
+struct catalog;
 struct port;
 struct reactor;
 struct ctrl;
@@ -97,6 +98,7 @@ struct conn {
  */
 struct transport_handover {
 	struct loop_message message;
+	struct list node; /* port->early */
 	struct port *port;
 	struct reactor *reactor;
 	int fd;	     /* TCP: the accepted socket */
@@ -137,6 +139,9 @@ bool conn_has_commands(const struct conn *conn);
 
 /* In-capsule bytes that a command on this queue may bring. */
 uint32_t conn_inline_limit(const struct conn *conn);
+
+/* Another catalog counts: its subsystem, or its listener, may be gone. */
+void conn_follow(struct conn *conn, const struct catalog *catalog);
 
 /* "connection 12 from tcp 10.0.0.7:51234", for the log. */
 #define CONN_TEXT_SIZE 128

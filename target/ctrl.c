@@ -11,6 +11,7 @@
 
 #include "proto/base/log.h"
 #include "proto/nvme/nvme.h"
+#include "target/catalog.h"
 #include "target/member.h"
 #include "target/reactor.h"
 #include "target/subsys.h"
@@ -324,4 +325,18 @@ void ctrl_admin_gone(struct ctrl *ctrl)
 {
 	ctrl->admin = NULL;
 	ctrl_try_free(ctrl);
+}
+
+void ctrl_follow(struct ctrl *ctrl, const struct catalog *catalog)
+{
+	const struct subsys *now;
+
+	if (ctrl->subsys->discovery)
+		return;
+	now = catalog_find(catalog, ctrl->subsys->nqn);
+	if (!now)
+		ctrl_end(ctrl, "its subsystem has been removed");
+	else if (!subsys_host_allowed(now, ctrl->hostnqn))
+		ctrl_end(ctrl, "its host may not use it any more");
+	ctrl->subsys = now ? now : &subsys_removed;
 }

@@ -15,6 +15,7 @@
 #include "proto/nvme/name.h"
 #include "target/conn.h"
 
+struct catalog;
 struct reactor;
 struct subsys;
 
@@ -76,6 +77,10 @@ int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *host
 
 /* Any cause, any number of times: all its queues close. */
 void ctrl_end(struct ctrl *ctrl, const char *why);
+
+/* Another catalog counts. Ends it when its subsystem is gone or its host may not use it any more.
+ */
+void ctrl_follow(struct ctrl *ctrl, const struct catalog *catalog);
 
 /* The admin queue is about to be freed. */
 void ctrl_admin_gone(struct ctrl *ctrl);

@@ -9,14 +9,11 @@
 
 #include "proto/link/address.h"
 #include "proto/nvme/fabrics.h"
+#include "target/catalog.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/reactor.h"
 #include "target/subsys.h"
-#include "target/target.h"
-
-/* What the log says does not change while the target runs. */
-#define DISCOVERY_GENCTR 1
 
 /* Where the host can reach PORT: for a wildcard, the address it came to. False: it cannot. */
 static bool discovery_address(
@@ -101,21 +98,22 @@ static void discovery_copy(
 static uint64_t discovery_entries(const struct ctrl *ctrl, const struct discovery_window *window)
 {
 	const struct conn *conn = ctrl->admin;
-	const struct target *target = ctrl->reactor->target;
+	const struct catalog *catalog = ctrl->reactor->catalog;
 	struct nvme_disc_entry entry;
 	struct sockaddr_storage unused;
 	const struct subsys *subsys;
-	const struct port *port;
 	uint64_t nr = 1;
 
 	if (window) {
 		discovery_make_entry(conn, conn->port, &subsys_discovery, &entry);
 		discovery_copy(window, sizeof(struct nvme_disc_log), &entry, sizeof(entry));
 	}
-	list_for_each_entry (subsys, &target->subsystems, node) {
+	list_for_each_entry (subsys, &catalog->subsystems, node) {
 		if (!subsys_host_allowed(subsys, ctrl->hostnqn))
 			continue;
-		list_for_each_entry (port, &target->ports, node) {
+		for (uint32_t i = 0; i < catalog->nr_ports; i++) {
+			const struct port *port = catalog->port[i];
+
 			if (!discovery_address(conn, port, &unused))
 				continue;
 			if (window) {
@@ -139,8 +137,8 @@ uint64_t discovery_log_size(const struct ctrl *ctrl)
 void discovery_log_fill(const struct ctrl *ctrl, uint64_t offset, uint32_t length, void *bytes)
 {
 	const struct discovery_window window = {.offset = offset, .length = length, .bytes = bytes};
-	struct nvme_disc_log header = {
-		.genctr = le64(DISCOVERY_GENCTR), .recfmt = le16(NVME_DISC_RECFMT)};
+	struct nvme_disc_log header = {.genctr = le64(ctrl->reactor->catalog->generation),
+		.recfmt = le16(NVME_DISC_RECFMT)};
 
 	header.numrec = le64(discovery_entries(ctrl, &window));
 	discovery_copy(&window, 0, &header, sizeof(header));

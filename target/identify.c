@@ -77,7 +77,7 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 
 static void identify_ns_optimal(const struct ns *ns, struct nvme_id_ns *id)
 {
-	uint32_t lbas = ns->backend->geometry.optimal_bytes >> ns->lba_shift;
+	uint32_t lbas = ns->place->backend->geometry.optimal_bytes >> ns->lba_shift;
 
 	if (lbas < 1 || lbas > UINT16_MAX)
 		return;
@@ -87,7 +87,7 @@ static void identify_ns_optimal(const struct ns *ns, struct nvme_id_ns *id)
 
 static uint16_t identify_ns(const struct ns *ns, struct nvme_id_ns *id)
 {
-	const struct backend_geometry *geometry = &ns->backend->geometry;
+	const struct backend_geometry *geometry = &ns->place->backend->geometry;
 
 	id->nsze = id->ncap = id->nuse = le64(ns->nr_lbas);
 	id->nmic = NVME_ID_NMIC_SHARED;

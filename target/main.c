@@ -11,7 +11,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "target/catalog.h"
 #include "target/config.h"
+#include "target/port.h"
 #include "target/quick.h"
 #include "target/size.h"
 #include "target/target.h"
@@ -267,29 +269,35 @@ static int main_parse(struct main_arguments *arguments)
 	return 0;
 }
 
-/* What the arguments describe, into TARGET. */
-static int main_configure(struct target *target, struct main_arguments *arguments)
+/* What the file describes, and what is said on the command line, too, which counts. */
+static int main_configure_by_file(
+	struct target *target, struct catalog *catalog, struct main_arguments *arguments)
+{
+	int error;
+
+	arguments->settings = (struct target_settings)TARGET_SETTINGS_DEFAULT;
+	error = config_load(arguments->config, &arguments->settings, catalog);
+	if (!error)
+		error = main_parse_options(arguments);
+	target->settings = arguments->settings;
+	return error;
+}
+
+static int main_configure(
+	struct target *target, struct catalog *catalog, struct main_arguments *arguments)
 {
 	char why[MAIN_WHY_BYTES] = "out of memory";
 	int error = 0;
 
-	if (arguments->config) {
-		target->settings = (struct target_settings)TARGET_SETTINGS_DEFAULT;
-		error = config_load(target, arguments->config);
-		/* What is said on the command line, too, counts there. */
-		arguments->settings = target->settings;
-		if (!error)
-			error = main_parse_options(arguments);
-		target->settings = arguments->settings;
-		return error;
-	}
+	if (arguments->config)
+		return main_configure_by_file(target, catalog, arguments);
 	for (unsigned i = 0; i < arguments->nr_listens && !error; i++) {
-		error = quick_listen(target, arguments->listens[i], why, sizeof(why));
+		error = quick_listen(catalog, arguments->listens[i], why, sizeof(why));
 		if (error)
 			fprintf(stderr, "hauld: --listen %s: %s\n", arguments->listens[i], why);
 	}
 	for (unsigned i = 0; i < arguments->nr_exports && !error; i++) {
-		error = quick_export(target, arguments->exports[i], why, sizeof(why));
+		error = quick_export(catalog, arguments->exports[i], why, sizeof(why));
 		if (error)
 			fprintf(stderr, "hauld: --export %s: %s\n", arguments->exports[i], why);
 	}
@@ -298,11 +306,10 @@ static int main_configure(struct target *target, struct main_arguments *argument
 
 static void main_say_ready(const struct target *target)
 {
-	char text[TARGET_ADDRESS_TEXT];
-	const struct port *port;
+	char text[PORT_TEXT];
 
-	list_for_each_entry (port, &target->ports, node) {
-		target_port_describe(port, text);
+	for (uint32_t i = 0; i < target->catalog->nr_ports; i++) {
+		port_describe(target->catalog->port[i], text);
 		printf("listening on %s\n", text);
 	}
 	puts("ready");
@@ -325,14 +332,16 @@ static void main_raise_limits(void)
 	}
 }
 
-static int main_serve(struct target *target)
+static int main_serve(struct target *target, struct catalog *catalog)
 {
 	char why[MAIN_WHY_BYTES] = "signals cannot be blocked";
 	int error = target_block_signals();
 
 	main_raise_limits();
 	if (!error)
-		error = target_start(target, why, sizeof(why));
+		error = target_start(target, catalog, why, sizeof(why));
+	else
+		catalog_free(catalog);
 	if (error) {
 		fprintf(stderr, "hauld: %s\n", why);
 		return MAIN_EXIT_FAILED;
@@ -350,11 +359,14 @@ static int main_serve(struct target *target)
 /* A mistake in what was written is not a disk that cannot be opened. */
 static int main_start(struct target *target, struct main_arguments *arguments)
 {
-	int error = main_configure(target, arguments);
+	struct catalog *catalog = catalog_create(target->catalog);
+	int error = catalog ? main_configure(target, catalog, arguments) : -ENOMEM;
 
-	if (error)
+	if (error) {
+		catalog_free(catalog);
 		return error == -EINVAL || error == -ERANGE ? MAIN_EXIT_USAGE : MAIN_EXIT_FAILED;
-	return main_serve(target);
+	}
+	return main_serve(target, catalog);
 }
 
 int main(int argc, char **argv)
@@ -367,11 +379,10 @@ int main(int argc, char **argv)
 	if (ret)
 		return ret > 0 ? 0 : MAIN_EXIT_USAGE;
 	log_set_sink(log_to_stderr, arguments.settings.log_level);
-	target_init(&target, &arguments.settings);
 	if (arguments.check)
-		ret = config_check(arguments.check) ? MAIN_EXIT_USAGE : 0;
-	else
-		ret = main_start(&target, &arguments);
+		return config_check(arguments.check) ? MAIN_EXIT_USAGE : 0;
+	ret = target_init(&target, &arguments.settings) ? MAIN_EXIT_FAILED
+							: main_start(&target, &arguments);
 	target_destroy(&target);
 	return ret;
 }

@@ -11,8 +11,7 @@
 #include <unistd.h>
 
 #include "proto/nvme/uri.h"
-#include "target/subsys.h"
-#include "target/target.h"
+#include "target/catalog.h"
 
 struct quick_export {
 	struct ns_options ns;
@@ -20,12 +19,12 @@ struct quick_export {
 	const char *nqn; /* NULL: from the disk */
 };
 
-int quick_listen(struct target *target, const char *text, char *why, size_t why_size)
+int quick_listen(struct catalog *catalog, const char *text, char *why, size_t why_size)
 {
 	struct nvme_uri uri;
 	int error = nvme_uri_parse(text, NVME_URI_LISTENER, &uri, why, why_size);
 
-	return error ? error : target_add_port(target, &uri, true, why, why_size);
+	return error ? error : catalog_add_port(catalog, &uri, true, why, why_size);
 }
 
 static int quick_parse_nsid(const char *text, uint32_t *ret)
@@ -100,16 +99,16 @@ static int quick_option(struct quick_export *export, const char *text, char *why
 }
 
 static int quick_add(
-	struct target *target, const struct quick_export *export, char *why, size_t why_size)
+	struct catalog *catalog, const struct quick_export *export, char *why, size_t why_size)
 {
 	struct subsys *subsys;
 	int error;
 
 	if (!export->nqn)
-		return subsys_add_for_disk(target, &export->ns, why, why_size);
-	subsys = subsys_find(target, export->nqn);
+		return catalog_add_disk(catalog, &export->ns, why, why_size);
+	subsys = catalog_find(catalog, export->nqn);
 	if (!subsys) {
-		error = subsys_add(target, export->nqn, &subsys);
+		error = catalog_add_subsys(catalog, export->nqn, &subsys);
 		if (error) {
 			snprintf(why, why_size, "nqn=%s cannot be used: %s", export->nqn,
 				error == -EEXIST
@@ -120,10 +119,10 @@ static int quick_add(
 		}
 		subsys->allow_any = true;
 	}
-	return subsys_add_ns(target, subsys, &export->ns, why, why_size);
+	return catalog_add_ns(catalog, subsys, &export->ns, why, why_size);
 }
 
-int quick_export(struct target *target, const char *text, char *why, size_t why_size)
+int quick_export(struct catalog *catalog, const char *text, char *why, size_t why_size)
 {
 	struct quick_export export = {0};
 	char *copy = strdup(text);
@@ -138,7 +137,7 @@ int quick_export(struct target *target, const char *text, char *why, size_t why_
 	while (!error && (option = strsep(&rest, ",")))
 		error = quick_option(&export, option, why, why_size);
 	if (!error)
-		error = quick_add(target, &export, why, why_size);
+		error = quick_add(catalog, &export, why, why_size);
 	free(copy);
 	return error;
 }

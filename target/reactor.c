@@ -9,8 +9,9 @@
 #include <stdlib.h>
 
 #include "proto/base/log.h"
+#include "target/catalog.h"
 #include "target/conn.h"
-#include "target/subsys.h"
+#include "target/reactor_ns.h"
 #include "target/target.h"
 
 /* At most this part of the pool is one connection's, so that one slow host cannot pin it all; and
@@ -37,15 +38,19 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 		.engine = settings->engine, .spin_ns = settings->spin_ns};
 	uint64_t pool_bytes = settings->memory_bytes / target->nr_reactors;
 	struct reactor *reactor = calloc(1, sizeof(*reactor));
-	int error;
+	int error = -ENOMEM;
 
 	if (!reactor)
-		return -ENOMEM;
+		return error;
 	reactor->target = target;
 	reactor->index = index;
+	reactor->catalog = target->catalog;
 	reactor->next_conn_number = index + 1;
 	reactor->conn_buffer_bytes =
 		max_of(pool_bytes / REACTOR_CONN_SHARE, (uint64_t)REACTOR_CONN_MIN_BYTES);
+	reactor->namespaces = calloc(CATALOG_MAX_NAMESPACES, sizeof(struct reactor_ns *));
+	if (!reactor->namespaces)
+		goto free_reactor;
 	list_init(&reactor->conns);
 	loop_timer_init(&reactor->drain_timer, reactor_drain_expired);
 	loop_flush_init(&reactor->drain_check, reactor_check_drained);
@@ -64,52 +69,12 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 destroy_loop:
 	loop_destroy(reactor->loop);
 free_reactor:
+	free(reactor->namespaces);
 	free(reactor);
 	return error;
 }
 
 /* --- on the reactor's thread ----------------------------------------------------------------- */
-
-static int reactor_attach_subsys(struct reactor *reactor, const struct subsys *subsys)
-{
-	for (uint32_t nsid = 0; nsid < subsys->ns_limit; nsid++) {
-		const struct ns *ns = subsys->ns[nsid];
-		int error;
-
-		if (!ns)
-			continue;
-		error = ns->backend->ops->attach(
-			ns->backend, reactor->loop, &reactor->ns_queues[ns->index]);
-		if (error)
-			return error;
-	}
-	return 0;
-}
-
-static int reactor_attach_backends(struct reactor *reactor)
-{
-	const struct subsys *subsys;
-
-	reactor->nr_ns_queues = reactor->target->nr_namespaces;
-	reactor->ns_queues = calloc(reactor->nr_ns_queues + 1, sizeof(*reactor->ns_queues));
-	if (!reactor->ns_queues)
-		return -ENOMEM;
-	list_for_each_entry (subsys, &reactor->target->subsystems, node) {
-		int error = reactor_attach_subsys(reactor, subsys);
-
-		if (error)
-			return error;
-	}
-	return 0;
-}
-
-static void reactor_detach_backends(struct reactor *reactor)
-{
-	for (uint32_t i = 0; reactor->ns_queues && i < reactor->nr_ns_queues; i++)
-		if (reactor->ns_queues[i])
-			reactor->ns_queues[i]->ops->detach(reactor->ns_queues[i]);
-	free(reactor->ns_queues);
-}
 
 static void reactor_settle(struct reactor *reactor)
 {
@@ -134,15 +99,13 @@ static void *reactor_main(void *arg)
 {
 	struct reactor *reactor = arg;
 
-	reactor->start_error = reactor_attach_backends(reactor);
-	loop_send(reactor->target->loop, &reactor->started);
 	loop_run(reactor->loop);
 	assert(list_empty(&reactor->conns));
 	for (unsigned i = 0; i < NR_TRANSPORTS; i++)
 		if (reactor->transport_state[i])
 			transports[i]->free_state(reactor);
 	reactor_settle(reactor);
-	reactor_detach_backends(reactor);
+	reactor_ns_detach_all(reactor);
 	reactor_log_stats(reactor);
 	return NULL;
 }
@@ -251,5 +214,6 @@ void reactor_destroy(struct reactor *reactor)
 		pthread_join(reactor->thread, NULL);
 	bufpool_destroy(reactor->pool);
 	loop_destroy(reactor->loop);
+	free(reactor->namespaces);
 	free(reactor);
 }

@@ -15,7 +15,8 @@
 
 struct target;
 struct ctrl;
-struct backend_queue;
+struct catalog;
+struct reactor_ns;
 
 /* Controllers of one reactor; with all reactors never more than there are controller ids. */
 #define REACTOR_MAX_CTRLS 1024
@@ -42,16 +43,14 @@ struct reactor {
 	enum reactor_stage stage;
 	uint64_t conn_buffer_bytes;	       /* what one connection may hold of the pool */
 	uint64_t next_conn_number;	       /* counts in steps of the number of reactors */
-	struct backend_queue **ns_queues;      /* by ns->index */
-	uint32_t nr_ns_queues;		       /* of these, attached */
+	const struct catalog *catalog;	       /* what counts here */
+	struct reactor_ns **namespaces;	       /* by place->index, CATALOG_MAX_NAMESPACES */
 	struct ctrl *ctrls[REACTOR_MAX_CTRLS]; /* by slot; see ctrl_cntlid() */
 	uint32_t next_ctrl_slot;	       /* round robin: an id is not soon used again */
 	struct log_limit peer_log;	       /* what hosts do wrong */
 	/* Who comes and goes, by slot: a burst of many hosts is told, a storm is not. */
 	struct log_limit ctrl_log[REACTOR_CTRL_LIMITS];
 
-	struct loop_message started; /* to the control thread, with START_ERROR */
-	int start_error;
 	struct loop_message drain;     /* to the reactor, and back to the first one */
 	struct loop_timer drain_timer; /* the end of SETTLES, then that of DRAINS */
 	struct loop_flush drain_check; /* while DRAINS: a request is free again */
@@ -62,8 +61,7 @@ struct reactor {
 /* Loop and pool, on the control thread. */
 int reactor_create(struct target *target, uint32_t index, struct reactor **ret) must_check;
 
-/* Starts its thread, which opens the namespaces and tells the target's loop with STARTED how that
- * went. It runs until EXIT, even when START_ERROR is set. */
+/* Starts its thread, which runs until EXIT. */
 int reactor_start(struct reactor *reactor) must_check;
 
 /* From any thread: lets no new connection in and finishes the commands that are in flight, within

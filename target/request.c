@@ -12,7 +12,7 @@
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/reactor.h"
-#include "target/subsys.h"
+#include "target/reactor_ns.h"
 
 #define BIT(state) (1u << (state))
 
@@ -64,6 +64,15 @@ struct request *request_get(struct conn *conn)
 	return request;
 }
 
+void request_set_ns(struct request *request, struct reactor_ns *ns)
+{
+	if (ns)
+		reactor_ns_get(ns);
+	if (request->ns)
+		reactor_ns_put(request->ns);
+	request->ns = ns;
+}
+
 /* Whoever has held it has let go of it. */
 static void request_free(struct request *request)
 {
@@ -76,6 +85,7 @@ static void request_free(struct request *request)
 		bufpool_put(conn->reactor->pool, request->buf);
 	request->buf = NULL;
 	request->bytes = NULL;
+	request_set_ns(request, NULL);
 	request_hand_to(request, REQUEST_FREE);
 	slots_put(&conn->slots, request->index);
 	conn->nr_out--;
@@ -294,7 +304,6 @@ void request_received(struct request *request)
 	request->sgl.place = NVME_SGL_NO_DATA;
 	request->sgl.nr = 0;
 	request->sgl.invalidate = false;
-	request->ns = NULL;
 	request->nr_parts = 0;
 	request->cqe = (struct nvme_cqe){0};
 	request->command = cmd_find(request);
@@ -379,7 +388,7 @@ void request_complete(struct request *request, uint16_t status)
 void request_submit(
 	struct request *request, void (*done)(struct done *done, int res, unsigned flags))
 {
-	struct backend_queue *queue = request->conn->reactor->ns_queues[request->ns->index];
+	struct backend_queue *queue = request->ns->queue;
 
 	request_hand_to(request, REQUEST_EXEC);
 	request->io.done.fn = done;

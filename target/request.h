@@ -15,7 +15,7 @@
 
 struct conn;
 struct cmd;
-struct ns;
+struct reactor_ns;
 
 enum request_state {
 	REQUEST_FREE,	  /* the connection's slots */
@@ -56,7 +56,7 @@ struct request {
 	struct nvme_cqe cqe; /* the response */
 
 	const struct cmd *command; /* row of the command table; NULL: none such */
-	const struct ns *ns;	   /* the namespace of an I/O command */
+	struct reactor_ns *ns;	   /* the namespace of an I/O command: request_set_ns() */
 	uint32_t nr_parts;	   /* of a command made of several I/Os: the next one */
 	struct bufpool_wait wait;  /* while WAIT_BUF */
 	uint32_t nr_held_bytes;	   /* counted against the connection's bound */
@@ -93,6 +93,9 @@ void request_flushed(struct request *request);
 
 /* The one place that changes a request's state. */
 void request_hand_to(struct request *request, enum request_state state);
+
+/* The command is for NS, or for another one than before; NULL: for none. */
+void request_set_ns(struct request *request, struct reactor_ns *ns);
 
 /* Ends the command with STATUS (0, or with DNR where a retry is no use): response to the host, or,
  * on a connection that closes, nothing. From CORE, HELD or EXEC. */

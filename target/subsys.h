@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Subsystems, their namespaces and who may use them: what configuration makes and reactors read.
- * Constant while reactors run.
+ * Subsystems, their namespaces and who may use them, as the configuration describes them. They are
+ * made by the control thread as parts of a catalog (target/catalog.h) and are constant once it is
+ * published; a change is another catalog.
  */
 #ifndef HAUL_TARGET_SUBSYS_H
 #define HAUL_TARGET_SUBSYS_H
@@ -14,18 +15,29 @@
 #include "proto/nvme/name.h"
 #include "target/backend.h"
 
-struct target;
-
 /* NN: the largest namespace id, announced so that later ones need no new value. */
 #define SUBSYS_MAX_NSID	  1024u
 #define SUBSYS_SERIAL_MAX 20 /* Identify Controller SN */
 #define SUBSYS_MAX_HOSTS  1024
 
+/*
+ * The disk of a namespace and its place in the reactors' tables. It outlives catalogs: each
+ * namespace of one has a reference, and each reactor until its last I/O is over. The control
+ * thread's alone.
+ */
+struct ns_place {
+	uint32_t index;
+	uint32_t nr_refs;
+	uint64_t generation;	 /* of the catalog that was published with it first; 0: none yet */
+	struct backend *backend; /* one reference */
+	uint64_t *used;		 /* whose bit INDEX says that it is taken */
+};
+struct ns_place *ns_place_get(struct ns_place *place);
+void ns_place_put(struct ns_place *place);
+
 struct ns {
-	struct subsys *subsys;
 	uint32_t nsid;
-	uint32_t index; /* of reactor->ns_queues */
-	struct backend *backend;
+	struct ns_place *place; /* one reference */
 	bool read_only;
 	uint8_t lba_shift;
 	uint64_t nr_lbas;
@@ -35,40 +47,33 @@ struct ns {
 struct subsys {
 	char nqn[NVME_NQN_MAX + 1];
 	char serial[SUBSYS_SERIAL_MAX + 1];
-	bool discovery; /* the well-known one: in no list, on every port */
+	bool discovery; /* the well-known one: in no catalog, on every port */
 	bool allow_any;
 	uint32_t nr_hosts;
 	char (*hosts)[NVME_NQN_MAX + 1];
 	uint32_t ns_limit;   /* entries of ns */
 	struct ns **ns;	     /* by namespace id; holes are NULL */
 	bool volatile_cache; /* of any namespace */
-	struct list node;    /* target->subsystems */
+	struct list node;    /* catalog->subsystems */
 };
 
 /* The discovery subsystem. */
 extern const struct subsys subsys_discovery;
+/* What connections have whose subsystem has been removed, until they are closed. */
+extern const struct subsys subsys_removed;
 
-/* -EEXIST: there is one of that name. NQN has been checked. */
-int subsys_add(struct target *target, const char *nqn, struct subsys **ret) must_check;
-struct subsys *subsys_find(const struct target *target, const char *nqn);
+/* With the default serial number; NULL: no memory. NQN has been checked. */
+struct subsys *subsys_create(const char *nqn);
+/* Its namespaces, too. */
+void subsys_free(struct subsys *subsys);
+
 /* Adding one twice is once (B015). */
 int subsys_allow_host(struct subsys *subsys, const char *hostnqn) must_check;
 bool subsys_host_allowed(const struct subsys *subsys, const char *hostnqn);
-void subsys_free(struct subsys *subsys);
 
-struct ns_options {
-	const char *path; /* a file or device, "ram:SIZE" or "null:SIZE" */
-	uint32_t nsid;	  /* 0: the lowest free one */
-	bool read_only;
-	uint32_t block_bytes;	      /* 0: the device's own */
-	const struct nvme_uuid *uuid; /* NULL: from the disk's identity */
-};
-/* Opens the backend; owned by SUBSYS from then on, as the backend is. */
-int subsys_add_ns(struct target *target, struct subsys *subsys, const struct ns_options *options,
-	char *why, size_t why_size) must_check;
-/* For a namespace whose subsystem is named after it: opens, then makes the subsystem. */
-int subsys_add_for_disk(struct target *target, const struct ns_options *options, char *why,
-	size_t why_size) must_check;
+/* Puts NS there and owns it from then on; its id is free. */
+int subsys_put_ns(struct subsys *subsys, struct ns *ns) must_check;
+uint32_t subsys_free_nsid(const struct subsys *subsys);
 
 /* NULL: there is none. */
 static inline const struct ns *subsys_ns(const struct subsys *subsys, uint32_t nsid)

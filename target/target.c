@@ -16,35 +16,28 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include "proto/link/address.h"
-#include "target/conn.h"
+#include "target/catalog.h"
+#include "target/port.h"
 #include "target/reactor.h"
-#include "target/subsys.h"
 
 /* I/O that a disk has not done by then is left behind. */
 #define TARGET_DRAIN_NS	   10000000000ull
 /* The control thread does nothing but wait. */
 #define TARGET_CONTROL_OPS 32
 
-void target_init(struct target *target, const struct target_settings *settings)
+int target_init(struct target *target, const struct target_settings *settings)
 {
 	*target = (struct target){.settings = *settings, .signal_fd = -1};
-	list_init(&target->subsystems);
-	list_init(&target->ports);
-}
-
-void target_port_describe(const struct port *port, char ret_text[TARGET_ADDRESS_TEXT])
-{
-	char address[ADDRESS_TEXT];
-
-	address_format(&port->address, address);
-	snprintf(ret_text, TARGET_ADDRESS_TEXT, "%s://%s", port->ops->name, address);
+	publish_init(&target->publish, target);
+	target->catalog = catalog_create(NULL);
+	return target->catalog ? 0 : -ENOMEM;
 }
 
 /* --- on the first reactor -------------------------------------------------------------------- */
 
-struct reactor *target_pick_reactor(struct target *target)
+struct reactor *target_pick_reactor(struct port *port)
 {
+	struct target *target = port->reactor->target;
 	uint32_t best = target->next_reactor;
 
 	assert(target->nr_reactors > 0);
@@ -57,6 +50,7 @@ struct reactor *target_pick_reactor(struct target *target)
 	target->next_reactor = (best + 1) % target->nr_reactors;
 	target->nr_conns[best]++;
 	target->nr_conns_all++;
+	port_add_conn(port);
 	return target->reactors[best];
 }
 
@@ -72,8 +66,11 @@ static void target_try_stopped(struct target *target)
 	loop_send(target->loop, &target->stopped);
 }
 
-void target_conn_gone(struct target *target, struct reactor *reactor)
+void target_conn_gone(struct port *port, struct reactor *reactor)
 {
+	struct target *target = reactor->target;
+
+	port_remove_conn(port);
 	target->nr_conns[reactor->index]--;
 	target->nr_conns_all--;
 	target_try_stopped(target);
@@ -81,31 +78,10 @@ void target_conn_gone(struct target *target, struct reactor *reactor)
 
 static void target_unlisten(struct target *target)
 {
-	struct port *port;
+	const struct catalog *catalog = target->reactors[0]->catalog;
 
-	list_for_each_entry (port, &target->ports, node) {
-		if (port->listening)
-			port->ops->unlisten(port);
-		port->listening = false;
-	}
-}
-
-static void target_listened(struct loop_message *message);
-
-static void target_listen(struct loop_message *message)
-{
-	struct target *target = container_of(message, struct target, listen);
-	struct port *port;
-
-	list_for_each_entry (port, &target->ports, node) {
-		target->listen_error =
-			port->ops->listen(port, target->start_why, sizeof(target->start_why));
-		if (target->listen_error)
-			break;
-		port->listening = true;
-	}
-	target->listen.fn = target_listened;
-	loop_send(target->loop, &target->listen);
+	for (uint32_t i = 0; i < catalog->nr_ports; i++)
+		port_unlisten(catalog->port[i]);
 }
 
 static void target_stop(struct loop_message *message)
@@ -129,98 +105,6 @@ void target_reactor_drained(struct target *target)
 	target_try_stopped(target);
 }
 
-/* --- on the control thread: ports ------------------------------------------------------------ */
-
-/* "on" or "off" of the listener's option KEY. */
-static int target_parse_switch(
-	const struct nvme_uri_option *option, bool *ret, char *why, size_t why_size)
-{
-	bool on = !strcmp(option->value, "on");
-
-	if (!on && strcmp(option->value, "off")) {
-		snprintf(why, why_size, "option %s=%s of the listener is not 'on' or 'off'",
-			option->key, option->value);
-		return -EINVAL;
-	}
-	*ret = on;
-	return 0;
-}
-
-static int target_parse_option(
-	struct port *port, const struct nvme_uri_option *option, char *why, size_t why_size)
-{
-	bool is_tcp = port->ops->trtype == NVME_TRTYPE_TCP;
-	char *end;
-	unsigned long tos;
-
-	if (is_tcp && !strcmp(option->key, "hdgst"))
-		return target_parse_switch(option, &port->header_digest_allowed, why, why_size);
-	if (is_tcp && !strcmp(option->key, "ddgst"))
-		return target_parse_switch(option, &port->data_digest_allowed, why, why_size);
-	if (strcmp(option->key, "tos")) {
-		snprintf(why, why_size, "option '%s' of a %s listener is not known: %s",
-			option->key, port->ops->name,
-			is_tcp ? "hdgst, ddgst and tos are" : "tos is the only one");
-		return -EINVAL;
-	}
-	tos = strtoul(option->value, &end, 0);
-	if (*end || end == option->value || option->value[0] == '-' || tos > 255) {
-		snprintf(why, why_size,
-			"option tos=%s of the listener is not a number from 0 to 255",
-			option->value);
-		return -EINVAL;
-	}
-	port->tos = (uint8_t)tos;
-	return 0;
-}
-
-static int target_resolve(
-	const struct nvme_uri *uri, struct sockaddr_storage *ret, char *why, size_t why_size)
-{
-	int error = address_resolve(uri->host, uri->port, 0, ret);
-
-	if (error)
-		snprintf(why, why_size,
-			"the listener's host '%s' cannot be found: %s: give an address of this machine, "
-			"or 0.0.0.0 or [::]",
-			uri->host, gai_strerror(error));
-	return error ? -EINVAL : 0;
-}
-
-int target_add_port(
-	struct target *target, const struct nvme_uri *uri, bool resolve, char *why, size_t why_size)
-{
-	struct port *port = calloc(1, sizeof(*port));
-	int error = 0;
-
-	if (!port)
-		return -ENOMEM;
-	list_init(&port->node);
-	port->ops = transport_find(uri->trtype);
-	port->header_digest_allowed = port->data_digest_allowed = true;
-	if (target->nr_ports >= TARGET_MAX_PORTS) {
-		snprintf(why, why_size,
-			"one listener too many: %u are possible; 0.0.0.0 and [::] are all "
-			"addresses in one",
-			TARGET_MAX_PORTS);
-		error = -EINVAL;
-		goto free_port;
-	}
-	if (resolve)
-		error = target_resolve(uri, &port->address, why, why_size);
-	for (unsigned i = 0; !error && i < uri->nr_options; i++)
-		error = target_parse_option(port, &uri->option[i], why, why_size);
-	if (error)
-		goto free_port;
-	port->portid = (uint16_t)++target->nr_ports;
-	list_push_back(&target->ports, &port->node);
-	return 0;
-
-free_port:
-	free(port);
-	return error;
-}
-
 /* --- on the control thread: start ------------------------------------------------------------ */
 
 static uint32_t target_default_reactors(void)
@@ -232,34 +116,6 @@ static uint32_t target_default_reactors(void)
 		nr = CPU_COUNT(&cpus);
 	nr = min_of(nr, TARGET_MAX_THREADS_DEFAULT);
 	return (uint32_t)max_of(nr, 1);
-}
-
-static void target_listened(struct loop_message *message)
-{
-	struct target *target = container_of(message, struct target, listen);
-
-	target->nr_starting--;
-	target->start_error = target->listen_error;
-}
-
-static void target_reactor_started(struct loop_message *message)
-{
-	struct reactor *reactor = container_of(message, struct reactor, started);
-	struct target *target = reactor->target;
-
-	target->nr_starting--;
-	if (!reactor->start_error || target->start_error)
-		return;
-	target->start_error = reactor->start_error;
-	snprintf(target->start_why, sizeof(target->start_why),
-		"reactor %u cannot open the namespaces: %s", reactor->index,
-		strerror(-reactor->start_error));
-}
-
-static void target_await_start(struct target *target)
-{
-	while (target->nr_starting)
-		loop_wait(target->loop, -1);
 }
 
 static int target_create_reactors(struct target *target, char *why, size_t why_size)
@@ -288,38 +144,34 @@ static int target_create_reactors(struct target *target, char *why, size_t why_s
 	return 0;
 }
 
-/* All run, or none when the first thread cannot be made. */
-static int target_start_reactors(struct target *target)
+static int target_start_reactors(struct target *target, char *why, size_t why_size)
 {
 	for (uint32_t i = 0; i < target->nr_reactors; i++) {
-		struct reactor *reactor = target->reactors[i];
-		int error;
+		int error = reactor_start(target->reactors[i]);
 
-		reactor->started.fn = target_reactor_started;
-		error = reactor_start(reactor);
-		if (error) {
-			target->start_error = error;
-			snprintf(target->start_why, sizeof(target->start_why),
-				"thread of reactor %u cannot be made: %s", i, strerror(-error));
-			break;
-		}
-		target->nr_starting++;
+		if (!error)
+			continue;
+		snprintf(why, why_size, "thread of reactor %u cannot be made: %s", i,
+			strerror(-error));
+		return error;
 	}
-	target_await_start(target);
-	return target->start_error;
+	return 0;
 }
 
-static int target_start_listeners(struct target *target)
+static void target_published(struct publish *publish, int error)
 {
-	struct port *port;
+	publish->target->publish_error = error;
+}
 
-	list_for_each_entry (port, &target->ports, node)
-		port->reactor = target->reactors[0];
-	target->nr_starting = 1;
-	target->listen.fn = target_listen;
-	loop_send(target->reactors[0]->loop, &target->listen);
-	target_await_start(target);
-	return target->start_error;
+static int target_publish_first(
+	struct target *target, struct catalog *catalog, char *why, size_t why_size)
+{
+	publish_start(&target->publish, catalog, target_published);
+	while (publish_is_busy(&target->publish))
+		loop_wait(target->loop, -1);
+	if (target->publish_error)
+		snprintf(why, why_size, "%s", target->publish.why);
+	return target->publish_error;
 }
 
 /* --- on the control thread: signals ---------------------------------------------------------- */
@@ -364,7 +216,8 @@ static void target_signalled(struct loop_poll *poll, uint32_t events)
 	sd_notify(0, "STOPPING=1");
 	loop_timer_set(
 		target->loop, &target->deadline, loop_now_ns(target->loop) + TARGET_DRAIN_NS);
-	target_begin_stop(target);
+	if (!publish_is_busy(&target->publish))
+		target_begin_stop(target);
 }
 
 static void target_signal_set(sigset_t *ret)
@@ -402,7 +255,7 @@ static int target_watch_signals(struct target *target)
 
 /* --- on the control thread: start and end ---------------------------------------------------- */
 
-int target_start(struct target *target, char *why, size_t why_size)
+static int target_start_threads(struct target *target, char *why, size_t why_size)
 {
 	/* Waiting is all it does: the engine that costs least. */
 	const struct loop_options options = {
@@ -414,15 +267,20 @@ int target_start(struct target *target, char *why, size_t why_size)
 		return error;
 	}
 	error = target_create_reactors(target, why, why_size);
-	if (error)
-		return error;
-	error = target_start_reactors(target);
-	if (!error)
-		error = target_start_listeners(target);
+	return error ? error : target_start_reactors(target, why, why_size);
+}
+
+int target_start(struct target *target, struct catalog *catalog, char *why, size_t why_size)
+{
+	int error = target_start_threads(target, why, why_size);
+
 	if (error) {
-		snprintf(why, why_size, "%s", target->start_why);
+		catalog_free(catalog);
 		return error;
 	}
+	error = target_publish_first(target, catalog, why, why_size);
+	if (error)
+		return error;
 	/* Last: nothing waits here any more, so a signal finds all that it is to stop. */
 	error = target_watch_signals(target);
 	if (error)
@@ -461,19 +319,14 @@ static void target_stop_reactors(struct target *target)
 
 void target_destroy(struct target *target)
 {
-	struct list *node;
-
 	if (target->loop && target->nr_reactors)
 		target_stop_reactors(target);
 	for (uint32_t i = 0; i < target->nr_reactors; i++)
 		reactor_destroy(target->reactors[i]);
-	while (!list_empty(&target->subsystems))
-		subsys_free(container_of(target->subsystems.next, struct subsys, node));
-	while ((node = list_pop_front(&target->ports)))
-		free(container_of(node, struct port, node));
-	/* The poll of the signals is being taken down. */
+	/* What the reactors have sent, and the poll of the signals that is being taken down. */
 	while (target->loop && loop_wait(target->loop, 0))
 		;
+	publish_forget(&target->publish);
 	loop_destroy(target->loop);
 	if (target->signal_fd >= 0)
 		close(target->signal_fd);

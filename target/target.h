@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The target as a whole: its settings, subsystems, ports and reactors, and the control thread (the
- * process's first) that starts and stops them. Settings and subsystems do not change once the
- * reactors run; all else belongs to one reactor.
+ * The target as a whole: its settings, its catalog, its reactors, and the control thread (the
+ * process's first) that starts, changes and stops them. Settings do not change once the reactors
+ * run; all else belongs to one reactor or to the control thread.
  */
 #ifndef HAUL_TARGET_TARGET_H
 #define HAUL_TARGET_TARGET_H
@@ -13,14 +13,13 @@
 #include "proto/base/list.h"
 #include "proto/base/log.h"
 #include "proto/base/loop.h"
-#include "proto/nvme/uri.h"
-#include "target/transport.h"
+#include "target/publish.h"
 
-struct subsys;
+struct catalog;
+struct port;
 struct reactor;
 
 #define TARGET_MAX_REACTORS 64
-#define TARGET_MAX_PORTS    64u
 /* Connections of the process: each is a descriptor and some memory. */
 #define TARGET_MAX_CONNS    8192
 
@@ -42,10 +41,6 @@ struct target_settings {
 
 struct target {
 	struct target_settings settings;
-	struct list subsystems; /* of struct subsys; constant once reactors run */
-	uint32_t nr_namespaces; /* of all subsystems: size of the reactors' tables */
-	struct list ports;	/* made by the control thread, then the first reactor's */
-	uint32_t nr_ports;
 	uint32_t nr_reactors;
 	struct reactor *reactors[TARGET_MAX_REACTORS];
 
@@ -59,11 +54,9 @@ struct target {
 
 	/* The control thread's, and messages between it and the first reactor. */
 	struct loop *loop;
-	uint32_t nr_starting;	    /* reactors and the listeners, whose news is awaited */
-	int start_error;	    /* the first one's */
-	char start_why[256];	    /* of the listeners */
-	struct loop_message listen; /* to the first reactor and back */
-	int listen_error;
+	struct catalog *catalog;     /* what counts; empty before the first is published */
+	struct publish publish;	     /* the change that is under way */
+	int publish_error;	     /* of the first one */
 	struct loop_message stop;    /* to the first reactor */
 	struct loop_message stopped; /* from it: no connection is left */
 	bool is_stopped;
@@ -74,20 +67,16 @@ struct target {
 	bool draining;
 };
 
-void target_init(struct target *target, const struct target_settings *settings);
-
-/* A listener for an URI that has been parsed. RESOLVE: also looks the host up, which may block;
- * without it the listener can only be checked, not started. */
-int target_add_port(struct target *target, const struct nvme_uri *uri, bool resolve, char *why,
-	size_t why_size) must_check;
+/* -ENOMEM. */
+int target_init(struct target *target, const struct target_settings *settings) must_check;
 
 /* Blocks the signals target_run() waits for, in this thread and those made after. */
 int target_block_signals(void) must_check;
 
-/* Makes the reactors, attaches the namespaces, starts to listen and to watch the signals: all that
- * can fail. On failure WHY has one line
- * for the user; target_destroy() is due either way. */
-int target_start(struct target *target, char *why, size_t why_size) must_check;
+/* Makes the reactors, publishes CATALOG, which it takes, and watches the signals: all that can
+ * fail. On failure WHY has one line for the user; target_destroy() is due either way. */
+int target_start(
+	struct target *target, struct catalog *catalog, char *why, size_t why_size) must_check;
 
 /* Until SIGTERM or SIGINT, then drains. 0, or -ETIMEDOUT/-EINTR when connections were left behind
  * after a deadline or a second signal: then nothing may be destroyed, only _exit() is safe. */
@@ -96,16 +85,12 @@ int target_run(struct target *target) must_check;
 /* After target_start() has failed or target_run() has returned 0, or without either. */
 void target_destroy(struct target *target);
 
-/* On the first reactor: the one with the fewest connections, which now has one more. */
-struct reactor *target_pick_reactor(struct target *target);
-/* On the first reactor: a connection of REACTOR is over. */
-void target_conn_gone(struct target *target, struct reactor *reactor);
+/* On the first reactor: the one with the fewest connections, which now has one more, from PORT. */
+struct reactor *target_pick_reactor(struct port *port);
+/* On the first reactor: a connection of REACTOR that came in at PORT is over. */
+void target_conn_gone(struct port *port, struct reactor *reactor);
 
 /* On the first reactor: no command is in flight on one more reactor, or too long. */
 void target_reactor_drained(struct target *target);
-
-/* "tcp://127.0.0.1:4420" of a port that listens. */
-#define TARGET_ADDRESS_TEXT 128
-void target_port_describe(const struct port *port, char ret_text[TARGET_ADDRESS_TEXT]);
 
 #endif

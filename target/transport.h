@@ -10,26 +10,10 @@
 #include <stdint.h>
 
 #include "target/conn.h"
+#include "target/port.h"
 
 struct reactor;
-struct transport_port;	/* defined by each transport for itself */
 struct transport_state; /* what a transport keeps per reactor (RDMA: its devices) */
-
-/* A listener. Lives on one reactor (the first), which accepts for all. */
-struct port {
-	struct reactor *reactor;
-	const struct transport_ops *ops;
-	/* As configured; after listen() with the real port number. */
-	struct sockaddr_storage address;
-	uint16_t portid;
-	bool listening; /* listen() has succeeded */
-	bool ipv6_only; /* a wildcard whose IPv4 is another listener's: set by listen() */
-	struct transport_port *transport;
-	struct list node;
-	/* Options of the listener's URI that belong to the transport. */
-	bool header_digest_allowed, data_digest_allowed; /* TCP; default true */
-	uint8_t tos;
-};
 
 struct transport_ops {
 	const char *name;    /* "rdma", "tcp": the URI's scheme */

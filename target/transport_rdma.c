@@ -200,7 +200,7 @@ static int transport_rdma_listen(struct port *port, char *why, size_t why_size)
 {
 	struct transport_port *tp = calloc(1, sizeof(*tp));
 	struct transport_state *state;
-	char text[TARGET_ADDRESS_TEXT];
+	char text[PORT_TEXT];
 	int result = -ENOMEM;
 
 	if (!tp)
@@ -227,7 +227,7 @@ destroy_cm:
 free_port:
 	free(tp);
 tell:
-	target_port_describe(port, text);
+	port_describe(port, text);
 	snprintf(why, why_size, "cannot listen at %s: %s%s", text, strerror(-result),
 		transport_rdma_listen_hint(-result));
 	return result;

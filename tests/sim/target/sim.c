@@ -117,6 +117,19 @@ static void sim_free(struct conn *conn)
 	free(conn->transport);
 }
 
+static int sim_listen(struct port *port, char *why, size_t why_size)
+{
+	if (port->portid != SIM_PORT_FAILS)
+		return 0;
+	snprintf(why, why_size, "the port is told to fail");
+	return -EADDRINUSE;
+}
+
+static void sim_unlisten(struct port *port)
+{
+	(void)port;
+}
+
 static const struct transport_ops sim_transport = {
 	.name = "sim",
 	.trtype = NVME_TRTYPE_TCP,
@@ -124,6 +137,8 @@ static const struct transport_ops sim_transport = {
 	.sgls = NVME_ID_SGLS_SUPPORTED,
 	.msdbd = 1,
 	.max_depth = 128,
+	.listen = sim_listen,
+	.unlisten = sim_unlisten,
 	.refuse = sim_refuse,
 	.start = sim_start,
 	.pull = sim_pull,
@@ -216,66 +231,82 @@ static void sim_backend_close(struct backend *backend)
 	free(backend);
 }
 
-static const struct backend_ops sim_backend = {
-	.name = "sim", .close = sim_backend_close, .submit = sim_submit};
-
-static void sim_add_ns(struct sim *sim, struct subsys *subsys, uint32_t nsid, bool read_only)
+static int sim_backend_attach(
+	struct backend *backend, struct loop *loop, struct backend_queue **ret)
 {
-	struct ns *ns = calloc(1, sizeof(*ns));
+	struct backend_queue *queue;
+
+	if (!sim_only->attaches_left)
+		return -EMFILE;
+	sim_only->attaches_left--;
+	queue = calloc(1, sizeof(*queue));
+	*queue = (struct backend_queue){.ops = backend->ops, .backend = backend, .loop = loop};
+	*ret = queue;
+	return 0;
+}
+
+static void sim_backend_detach(struct backend_queue *queue)
+{
+	free(queue);
+}
+
+static const struct backend_ops sim_backend = {.name = "sim",
+	.close = sim_backend_close,
+	.attach = sim_backend_attach,
+	.detach = sim_backend_detach,
+	.submit = sim_submit};
+
+void sim_add_ns(struct catalog *catalog, struct subsys *subsys, uint32_t nsid, bool read_only)
+{
+	const struct nvme_uuid uuid = {{(uint8_t)nsid}};
+	const struct ns_options options = {.nsid = nsid, .uuid = &uuid};
 	struct backend *backend = calloc(1, sizeof(*backend));
+	char why[128];
 
 	backend->ops = &sim_backend;
+	backend->nr_refs = 1;
+	backend->path = strdup("sim");
 	backend->geometry = (struct backend_geometry){.size_bytes = SIM_LBAS * 512ull,
 		.block_bytes = 512,
+		.read_only = read_only,
 		.can_discard = true,
 		.volatile_cache = true};
-	*ns = (struct ns){.subsys = subsys,
-		.nsid = nsid,
-		.index = sim->target.nr_namespaces++,
-		.backend = backend,
-		.read_only = read_only,
-		.lba_shift = 9,
-		.nr_lbas = SIM_LBAS};
-	ns->uuid.b[0] = (uint8_t)nsid;
-	if (!subsys->ns) {
-		subsys->ns_limit = 16;
-		subsys->ns = calloc(subsys->ns_limit, sizeof(*subsys->ns));
-	}
-	subsys->ns[nsid] = ns;
-	subsys->volatile_cache = true;
+	assert_int_equal(
+		catalog_add_backend(catalog, subsys, &options, backend, why, sizeof(why)), 0);
 }
 
 /* --- life ------------------------------------------------------------------------------------ */
 
-static void sim_add_subsystems(struct sim *sim)
+static struct catalog *sim_first_catalog(struct sim *sim)
 {
-	struct subsys *other, *private;
+	struct catalog *catalog = catalog_create(sim->target.catalog);
+	struct subsys *subsys;
 
-	assert_int_equal(subsys_add(&sim->target, SIM_NQN, &sim->subsys), 0);
-	sim->subsys->allow_any = true;
-	sim_add_ns(sim, sim->subsys, 1, false);
-	sim_add_ns(sim, sim->subsys, 3, true);
-	assert_int_equal(subsys_add(&sim->target, SIM_OTHER, &other), 0);
-	other->allow_any = true;
-	sim_add_ns(sim, other, 1, false);
-	assert_int_equal(subsys_add(&sim->target, SIM_PRIVATE, &private), 0);
-	assert_int_equal(subsys_allow_host(private, SIM_HOST ":friend"), 0);
+	assert_int_equal(catalog_add_subsys(catalog, SIM_NQN, &subsys), 0);
+	subsys->allow_any = true;
+	sim_add_ns(catalog, subsys, 1, false);
+	sim_add_ns(catalog, subsys, 3, true);
+	assert_int_equal(catalog_add_subsys(catalog, SIM_OTHER, &subsys), 0);
+	subsys->allow_any = true;
+	sim_add_ns(catalog, subsys, 1, false);
+	assert_int_equal(catalog_add_subsys(catalog, SIM_PRIVATE, &subsys), 0);
+	assert_int_equal(subsys_allow_host(subsys, SIM_HOST ":friend"), 0);
+	catalog->port[catalog->nr_ports++] = port_get(&sim->port);
+	return catalog;
 }
 
-static void sim_add_reactor(struct sim *sim, unsigned index)
+static void sim_published(struct publish *publish, int error)
 {
-	struct target *target = &sim->target;
-	struct reactor *reactor;
+	(void)publish;
+	sim_only->publish_error = error;
+}
 
-	assert_int_equal(reactor_create(target, index, &reactor), 0);
-	target->reactors[index] = reactor;
-	reactor->nr_ns_queues = target->nr_namespaces;
-	reactor->ns_queues = calloc(target->nr_namespaces, sizeof(*reactor->ns_queues));
-	for (unsigned i = 0; i < target->nr_namespaces; i++) {
-		reactor->ns_queues[i] = calloc(1, sizeof(struct backend_queue));
-		reactor->ns_queues[i]->ops = &sim_backend;
-		reactor->ns_queues[i]->loop = reactor->loop;
-	}
+int sim_publish(struct sim *sim, struct catalog *catalog)
+{
+	publish_start(&sim->target.publish, catalog, sim_published);
+	while (publish_is_busy(&sim->target.publish))
+		sim_settle(sim);
+	return sim->publish_error;
 }
 
 struct sim *sim_create(unsigned nr_reactors, uint64_t memory_bytes)
@@ -288,20 +319,21 @@ struct sim *sim_create(unsigned nr_reactors, uint64_t memory_bytes)
 	settings.engine = LOOP_ENGINE_EPOLL;
 	settings.spin_ns = 0;
 	settings.memory_bytes = memory_bytes * nr_reactors;
-	target_init(&sim->target, &settings);
+	assert_int_equal(target_init(&sim->target, &settings), 0);
 	assert_int_equal(loop_create(&options, &sim->target.loop), 0);
 	sim->target.nr_reactors = nr_reactors;
 	list_init(&sim->ios);
-	sim_add_subsystems(sim);
 	for (unsigned i = 0; i < nr_reactors; i++)
-		sim_add_reactor(sim, i);
+		assert_int_equal(reactor_create(&sim->target, i, &sim->target.reactors[i]), 0);
 	sim->port.ops = &sim_transport;
 	sim->port.reactor = sim->target.reactors[0];
 	sim->port.portid = 1;
 	sim->port.address.ss_family = AF_INET;
-	list_init(&sim->port.node);
-	list_push_back(&sim->target.ports, &sim->port.node);
+	sim->port.nr_refs = 1;
+	sim->attaches_left = UINT32_MAX;
+	list_init(&sim->port.early);
 	sim->auto_disk = sim->auto_pull = sim->auto_reply = sim->auto_quiesce = true;
+	assert_int_equal(sim_publish(sim, sim_first_catalog(sim)), 0);
 	return sim;
 }
 
@@ -332,6 +364,7 @@ void sim_settle(struct sim *sim)
 
 		for (unsigned i = 0; i < sim->target.nr_reactors; i++)
 			moved |= loop_turn(sim->target.reactors[i]->loop) > 0;
+		moved |= loop_turn(sim->target.loop) > 0;
 		idle = moved ? 0 : idle + 1;
 		assert_true(turns < SIM_SETTLE_TURNS);
 	}
@@ -366,14 +399,11 @@ void sim_destroy(struct sim *sim)
 	sim_settle(sim);
 	sim_check_empty(sim);
 	for (unsigned i = 0; i < sim->target.nr_reactors; i++) {
-		struct reactor *reactor = sim->target.reactors[i];
-
-		for (unsigned j = 0; j < reactor->nr_ns_queues; j++)
-			free(reactor->ns_queues[j]);
-		free(reactor->ns_queues);
-		reactor_destroy(reactor);
+		reactor_ns_detach_all(sim->target.reactors[i]);
+		reactor_destroy(sim->target.reactors[i]);
 	}
-	list_remove(&sim->port.node);
+	publish_forget(&sim->target.publish);
+	assert_int_equal(sim->port.nr_refs, 1);
 	sim->target.nr_reactors = 0;
 	target_destroy(&sim->target);
 	sim_only = NULL;

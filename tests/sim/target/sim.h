@@ -14,19 +14,24 @@
 
 #include <cmocka.h>
 
+#include "target/catalog.h"
 #include "target/cmd.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
+#include "target/port.h"
+#include "target/publish.h"
 #include "target/reactor.h"
+#include "target/reactor_ns.h"
 #include "target/subsys.h"
 #include "target/target.h"
 
-#define SIM_NQN	     "nqn.2024-01.com.example:sim"
-#define SIM_OTHER    "nqn.2024-01.com.example:other"
-#define SIM_PRIVATE  "nqn.2024-01.com.example:private"
-#define SIM_HOST     "nqn.2024-01.com.example:host"
-#define SIM_LBAS     4096
-#define SIM_MAX_CONN 64
+#define SIM_NQN	       "nqn.2024-01.com.example:sim"
+#define SIM_OTHER      "nqn.2024-01.com.example:other"
+#define SIM_PRIVATE    "nqn.2024-01.com.example:private"
+#define SIM_HOST       "nqn.2024-01.com.example:host"
+#define SIM_LBAS       4096
+#define SIM_MAX_CONN   64
+#define SIM_PORT_FAILS 999 /* the port id of a listener that cannot */
 
 struct transport_conn {
 	struct conn *conn;
@@ -55,10 +60,8 @@ struct sim_conn {
 struct sim {
 	struct target target;
 	struct port port;
-	struct reactor *reactors[4];
 	struct sim_conn conns[SIM_MAX_CONN];
 	unsigned nr_conns;
-	struct subsys *subsys;
 	struct list ios; /* of backend_io, by loop_op.node: what the disk has */
 	unsigned nr_ios;
 	bool auto_disk;	   /* I/O is done at once */
@@ -66,6 +69,8 @@ struct sim {
 	bool auto_reply;   /* likewise replies */
 	bool auto_quiesce; /* likewise ends */
 	int next_result;   /* of I/O done at once */
+	int publish_error;
+	uint32_t attaches_left; /* of disks to reactors; then they fail */
 };
 
 /* NR_REACTORS reactors; MEMORY_BYTES of pool each; everything automatic. */
@@ -75,6 +80,11 @@ void sim_destroy(struct sim *sim);
 
 /* Turns all loops until nothing moves by itself. */
 void sim_settle(struct sim *sim);
+
+/* Makes CATALOG what counts and returns how that went. */
+int sim_publish(struct sim *sim, struct catalog *catalog);
+/* A namespace on a disk of the simulation. */
+void sim_add_ns(struct catalog *catalog, struct subsys *subsys, uint32_t nsid, bool read_only);
 
 /* A host arrives. NULL: refused. */
 struct sim_conn *sim_accept(struct sim *sim);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A catalog is all that the target offers at one time: listeners, subsystems, namespaces, hosts.
+ * The control thread makes it, publishes it (target/publish.h) and never changes it afterwards:
+ * every reactor reads it without a lock. Any change, at the start as well as later, is a new
+ * catalog that takes over what it has in common with the one before: a listener of the same
+ * address, a disk of the same path, a namespace of the same name and id.
+ */
+#ifndef HAUL_TARGET_CATALOG_H
+#define HAUL_TARGET_CATALOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/base/list.h"
+#include "proto/nvme/uri.h"
+#include "target/subsys.h"
+
+struct port;
+struct catalog_places;
+
+#define CATALOG_MAX_PORTS      64u
+/* Namespaces of all subsystems; each has a place in every reactor's table. */
+#define CATALOG_MAX_NAMESPACES 4096u
+
+struct catalog {
+	/* What counted before, to take over from; NULL: nothing did, or it is gone. */
+	const struct catalog *previous;
+	struct catalog_places *places; /* shared with those before and after */
+	uint64_t generation;	       /* GENCTR of the discovery log */
+	struct list subsystems;	       /* of struct subsys */
+	uint32_t nr_namespaces;
+	uint32_t nr_ports;
+	struct port *port[CATALOG_MAX_PORTS]; /* one reference each */
+};
+
+/* An empty one after PREVIOUS; NULL: no memory. */
+struct catalog *catalog_create(const struct catalog *previous);
+/* A copy of CATALOG after it, to be changed; NULL: no memory. */
+struct catalog *catalog_clone(const struct catalog *catalog);
+void catalog_free(struct catalog *catalog);
+
+/* A listener for an URI that has been parsed. RESOLVE: also looks the host up, which may block;
+ * without it the listener can only be checked, not started. */
+int catalog_add_port(struct catalog *catalog, const struct nvme_uri *uri, bool resolve, char *why,
+	size_t why_size) must_check;
+bool catalog_has_port(const struct catalog *catalog, const struct port *port);
+
+/* -EEXIST: there is one of that name. NQN has been checked. */
+int catalog_add_subsys(struct catalog *catalog, const char *nqn, struct subsys **ret) must_check;
+struct subsys *catalog_find(const struct catalog *catalog, const char *nqn);
+
+struct ns_options {
+	const char *path; /* a file or device, "ram:SIZE" or "null:SIZE" */
+	uint32_t nsid;	  /* 0: the lowest free one */
+	bool read_only;
+	uint32_t block_bytes;	      /* 0: the device's own */
+	const struct nvme_uuid *uuid; /* NULL: from the disk's identity */
+};
+/* Opens the disk, or takes it over. */
+int catalog_add_ns(struct catalog *catalog, struct subsys *subsys, const struct ns_options *options,
+	char *why, size_t why_size) must_check;
+/* On BACKEND, whose reference it takes, even on failure. */
+int catalog_add_backend(struct catalog *catalog, struct subsys *subsys,
+	const struct ns_options *options, struct backend *backend, char *why,
+	size_t why_size) must_check;
+/* For a namespace whose subsystem is named after it: opens, then makes the subsystem. */
+int catalog_add_disk(struct catalog *catalog, const struct ns_options *options, char *why,
+	size_t why_size) must_check;
+
+/* Calls FN for each namespace; stops when it returns an error and returns that. */
+int catalog_for_each_ns(const struct catalog *catalog,
+	int (*fn)(void *context, struct subsys *subsys, struct ns *ns), void *context);
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Makes listeners from URIs.
+ */
+#include "target/port.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/link/address.h"
+#include "proto/nvme/fabrics.h"
+#include "target/conn.h"
+#include "target/reactor.h"
+#include "target/target.h"
+#include "target/transport.h"
+
+/* As many as wait for a listener's first moment; the others may try again. */
+#define PORT_MAX_EARLY 64
+
+/* "on" or "off" of the listener's option KEY. */
+static int port_parse_switch(
+	const struct nvme_uri_option *option, bool *ret, char *why, size_t why_size)
+{
+	bool on = !strcmp(option->value, "on");
+
+	if (!on && strcmp(option->value, "off")) {
+		snprintf(why, why_size, "option %s=%s of the listener is not 'on' or 'off'",
+			option->key, option->value);
+		return -EINVAL;
+	}
+	*ret = on;
+	return 0;
+}
+
+static int port_parse_option(
+	struct port *port, const struct nvme_uri_option *option, char *why, size_t why_size)
+{
+	bool is_tcp = port->ops->trtype == NVME_TRTYPE_TCP;
+	char *end;
+	unsigned long tos;
+
+	if (is_tcp && !strcmp(option->key, "hdgst"))
+		return port_parse_switch(option, &port->header_digest_allowed, why, why_size);
+	if (is_tcp && !strcmp(option->key, "ddgst"))
+		return port_parse_switch(option, &port->data_digest_allowed, why, why_size);
+	if (strcmp(option->key, "tos")) {
+		snprintf(why, why_size, "option '%s' of a %s listener is not known: %s",
+			option->key, port->ops->name,
+			is_tcp ? "hdgst, ddgst and tos are" : "tos is the only one");
+		return -EINVAL;
+	}
+	tos = strtoul(option->value, &end, 0);
+	if (*end || end == option->value || option->value[0] == '-' || tos > 255) {
+		snprintf(why, why_size,
+			"option tos=%s of the listener is not a number from 0 to 255",
+			option->value);
+		return -EINVAL;
+	}
+	port->tos = (uint8_t)tos;
+	return 0;
+}
+
+static int port_resolve(
+	const struct nvme_uri *uri, struct sockaddr_storage *ret, char *why, size_t why_size)
+{
+	int error = address_resolve(uri->host, uri->port, 0, ret);
+
+	if (error)
+		snprintf(why, why_size,
+			"the listener's host '%s' cannot be found: %s: give an address of this "
+			"machine, or 0.0.0.0 or [::]",
+			uri->host, gai_strerror(error));
+	return error ? -EINVAL : 0;
+}
+
+int port_create(
+	const struct nvme_uri *uri, bool resolve, struct port **ret, char *why, size_t why_size)
+{
+	struct port *port = calloc(1, sizeof(*port));
+	int error = 0;
+
+	if (!port)
+		return -ENOMEM;
+	port->nr_refs = 1;
+	list_init(&port->early);
+	port->ops = transport_find(uri->trtype);
+	port->header_digest_allowed = port->data_digest_allowed = true;
+	if (resolve)
+		error = port_resolve(uri, &port->configured, why, why_size);
+	for (unsigned i = 0; !error && i < uri->nr_options; i++)
+		error = port_parse_option(port, &uri->option[i], why, why_size);
+	if (error) {
+		free(port);
+		return error;
+	}
+	port->address = port->configured;
+	*ret = port;
+	return 0;
+}
+
+struct port *port_get(struct port *port)
+{
+	port->nr_refs++;
+	return port;
+}
+
+void port_put(struct port *port)
+{
+	if (!--port->nr_refs)
+		free(port);
+}
+
+bool port_is_same(const struct port *one, const struct port *other)
+{
+	return one->ops == other->ops &&
+	       !memcmp(&one->configured, &other->configured, sizeof(one->configured)) &&
+	       one->header_digest_allowed == other->header_digest_allowed &&
+	       one->data_digest_allowed == other->data_digest_allowed && one->tos == other->tos;
+}
+
+void port_describe(const struct port *port, char ret_text[PORT_TEXT])
+{
+	char address[ADDRESS_TEXT];
+
+	address_format(&port->address, address);
+	snprintf(ret_text, PORT_TEXT, "%s://%s", port->ops->name, address);
+}
+
+/* --- on the first reactor -------------------------------------------------------------------- */
+
+int port_listen(struct port *port, struct reactor *reactor, char *why, size_t why_size)
+{
+	int error;
+
+	if (port->listening)
+		return 0;
+	port->reactor = reactor;
+	error = port->ops->listen(port, why, why_size);
+	port->listening = !error;
+	return error;
+}
+
+static struct transport_handover *port_next_early(struct port *port)
+{
+	struct list *node = list_pop_front(&port->early);
+
+	return node ? container_of(node, struct transport_handover, node) : NULL;
+}
+
+void port_unlisten(struct port *port)
+{
+	struct transport_handover *handover;
+
+	if (port->listening)
+		port->ops->unlisten(port);
+	port->listening = port->open = false;
+	while ((handover = port_next_early(port)))
+		port->ops->refuse(handover);
+	port->nr_early = 0;
+}
+
+void port_open(struct port *port)
+{
+	struct transport_handover *handover;
+
+	port->open = true;
+	while ((handover = port_next_early(port)))
+		conn_accept(port, handover);
+	port->nr_early = 0;
+}
+
+bool port_keep(struct port *port, struct transport_handover *handover)
+{
+	if (port->nr_early >= PORT_MAX_EARLY)
+		return false;
+	port->nr_early++;
+	list_init(&handover->node);
+	list_push_back(&port->early, &handover->node);
+	return true;
+}
+
+static void port_gone(struct loop_message *message)
+{
+	port_put(container_of(message, struct port, gone));
+}
+
+static void port_try_gone(struct port *port)
+{
+	if (!port->released || port->nr_conns)
+		return;
+	port->gone.fn = port_gone;
+	loop_send(port->reactor->target->loop, &port->gone);
+}
+
+void port_add_conn(struct port *port)
+{
+	port->nr_conns++;
+}
+
+void port_remove_conn(struct port *port)
+{
+	port->nr_conns--;
+	port_try_gone(port);
+}
+
+void port_release(struct port *port)
+{
+	port->released = true;
+	port_try_gone(port);
+}
