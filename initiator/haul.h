@@ -53,7 +53,8 @@ struct haul_event {
 
 /*
  * Makes a loop; *RET is the caller's, with haul_loop_destroy(). OPTIONS may be NULL (engine "auto",
- * 20 us). It may be made on one thread and used on another, but not used on both sides of a fork.
+ * 20 us). It may be made on one thread and used on another; after a fork it is the parent's alone
+ * (libhaul(3) tells more).
  * -EINVAL: unknown engine or option size. -ENOSYS, -EPERM: the engine asked for is refused here.
  * -ENOMEM, -EMFILE.
  */

@@ -62,9 +62,10 @@ def environment(transport, preload=False, fault="", objects=None):
 
 
 def objects_left(path):
-    """PITFALLS B112: what programs have left of their devices, as tests/softrdma counts it: ["qp=1", ...]."""
+    """PITFALLS B112: what a program has left of its devices, as tests/softrdma counts it: ["qp=1", ...]. Children that
+    it forked may have counted before it."""
     assert path.exists(), "nothing was counted"
-    return [word for word in path.read_text().split() if not word.endswith("=0")]
+    return [word for word in path.read_text().splitlines()[-1].split() if not word.endswith("=0")]
 
 
 def sanitized():
