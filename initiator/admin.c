@@ -10,8 +10,6 @@
 #include "proto/nvme/status.h"
 #include "initiator/queue.h"
 
-#define NS_PER_MS 1000000ull
-
 int request_result(const struct haul_request *request, uint16_t *ret_status)
 {
 	*ret_status = request->result ? 0 : nvme_cqe_status(&request->cqe);

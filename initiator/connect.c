@@ -14,7 +14,6 @@
 #include "proto/nvme/status.h"
 #include "initiator/queue.h"
 
-#define NS_PER_MS		   1000000ull
 #define CONNECT_READY_PAUSE_MS	   1 /* between looks at CSTS.RDY; doubled each time up to ... */
 #define CONNECT_READY_PAUSE_MAX_MS 64
 

@@ -15,7 +15,6 @@
 #include "proto/nvme/identify.h"
 #include "initiator/queue.h"
 
-#define NS_PER_MS	      1000000ull
 #define CTRL_SHUTDOWN_MS      1000 /* how long an orderly shutdown may take before we just hang up */
 #define CTRL_SHUTDOWN_POLL_MS 5
 

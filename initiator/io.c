@@ -12,8 +12,6 @@
 
 #include "proto/nvme/identify.h"
 
-#define NS_PER_MS 1000000ull
-
 struct haul_io {
 	struct haul_pending pending; /* its event has the first failure */
 	struct haul_queue *queue;

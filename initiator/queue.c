@@ -12,8 +12,6 @@
 
 #include "proto/nvme/status.h"
 
-#define NS_PER_MS 1000000ull
-
 static void queue_deadline_expired(struct loop_timer *timer);
 static void queue_end_flushed(struct loop_flush *flush);
 

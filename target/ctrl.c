@@ -71,8 +71,8 @@ static int ctrl_take_slot(struct reactor *reactor, uint32_t *ret)
 static uint64_t ctrl_patience_ns(const struct ctrl *ctrl)
 {
 	if (ctrl->kato_ms)
-		return ctrl->kato_ms * 1000000ull + CTRL_KATO_GRACE_NS;
-	return ctrl->subsys->discovery ? CTRL_DISCOVERY_IDLE_MS * 1000000ull : 0;
+		return ctrl->kato_ms * NS_PER_MS + CTRL_KATO_GRACE_NS;
+	return ctrl->subsys->discovery ? CTRL_DISCOVERY_IDLE_MS * NS_PER_MS : 0;
 }
 
 static void ctrl_arm_keep_alive(struct ctrl *ctrl)

@@ -21,6 +21,8 @@
 
 struct loop;
 
+#define NS_PER_MS 1000000ull /* a loop's times are in nanoseconds */
+
 enum loop_engine { LOOP_ENGINE_AUTO, LOOP_ENGINE_URING, LOOP_ENGINE_EPOLL };
 
 struct loop_options {
