@@ -16,8 +16,6 @@
 #include "proto/nvme/name.h"
 #include "proto/nvme/siphash.h"
 
-#define HOST_UUID_NQN "nqn.2014-08.org.nvmexpress:uuid:"
-
 /* The first line of a small file without white space at its end; false: there is none. */
 static bool host_read_line(const char *path, char *line, size_t size)
 {
@@ -79,17 +77,17 @@ static void host_default_nqn(char ret_nqn[NVME_NQN_MAX + 1])
 	}
 	uuid = host_make_uuid();
 	nvme_uuid_format(&uuid, text);
-	snprintf(ret_nqn, NVME_NQN_MAX + 1, "%s%s", HOST_UUID_NQN, text);
+	snprintf(ret_nqn, NVME_NQN_MAX + 1, "%s%s", NVME_NQN_UUID_PREFIX, text);
 }
 
 /* The UUID in the NQN, so that one names the other; else one made from the NQN itself. */
 static struct nvme_uuid host_id_of_nqn(const char *nqn)
 {
 	uint64_t key[2] = {0x6c756168, 0x74736f68}, hash[2] = {0, 0};
-	size_t prefix = strlen(HOST_UUID_NQN);
+	size_t prefix = strlen(NVME_NQN_UUID_PREFIX);
 	struct nvme_uuid uuid;
 
-	if (!strncmp(nqn, HOST_UUID_NQN, prefix) && !nvme_uuid_parse(nqn + prefix, &uuid))
+	if (!strncmp(nqn, NVME_NQN_UUID_PREFIX, prefix) && !nvme_uuid_parse(nqn + prefix, &uuid))
 		return uuid;
 	for (size_t i = 0; nqn[i]; i++) {
 		hash[0] = host_hash(key, hash[0] ^ (uint8_t)nqn[i]);

@@ -369,8 +369,8 @@ int catalog_add_backend(struct catalog *catalog, struct subsys *subsys,
 		subsys, nsid, options, catalog_new_place(catalog, backend), why, why_size);
 }
 
-int catalog_add_ns(struct catalog *catalog, struct subsys *subsys,
-	const struct ns_options *options, char *why, size_t why_size)
+int catalog_add_ns(struct catalog *catalog, struct subsys *subsys, const struct ns_options *options,
+	char *why, size_t why_size)
 {
 	uint32_t nsid = options->nsid ? options->nsid : subsys_free_nsid(subsys);
 	const struct ns *same;
@@ -406,7 +406,7 @@ int catalog_add_disk(
 		return error;
 	uuid = options->uuid ? *options->uuid : nvme_uuid_from_hash(backend->geometry.identity);
 	nvme_uuid_format(&uuid, text);
-	snprintf(nqn, sizeof(nqn), "nqn.2014-08.org.nvmexpress:uuid:%s", text);
+	snprintf(nqn, sizeof(nqn), NVME_NQN_UUID_PREFIX "%s", text);
 	error = catalog_add_subsys(catalog, nqn, &subsys);
 	if (error) {
 		snprintf(why, why_size, "%s cannot be made: %s", nqn,

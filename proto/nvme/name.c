@@ -10,9 +10,8 @@
 
 #include "proto/nvme/fabrics.h"
 
-#define NQN_UUID_PREFIX "nqn.2014-08.org.nvmexpress:uuid:"
-#define NQN_LABEL_MAX	63 /* of a DNS name */
-#define NQN_DATE_LEN	8  /* yyyy-mm. */
+#define NQN_LABEL_MAX 63 /* of a DNS name */
+#define NQN_DATE_LEN  8	 /* yyyy-mm. */
 
 /* The C library's classes depend on the locale. */
 static bool name_is_digit(char c)
@@ -148,7 +147,7 @@ static const char *name_check_any(const char *nqn, size_t len)
 /* The two forms of NVMe base 2.0 4.5. */
 static const char *name_check_form(const char *nqn, size_t len)
 {
-	const size_t uuid_prefix = sizeof(NQN_UUID_PREFIX) - 1;
+	const size_t uuid_prefix = sizeof(NVME_NQN_UUID_PREFIX) - 1;
 	struct nvme_uuid uuid;
 	const char *domain, *colon;
 
@@ -167,7 +166,7 @@ static const char *name_check_form(const char *nqn, size_t len)
 		return "the NQN has no valid reverse domain (such as org.example) after its date";
 	if (colon + 1 == nqn + len)
 		return "the NQN has no name after the \":\"";
-	if (len < uuid_prefix || memcmp(nqn, NQN_UUID_PREFIX, uuid_prefix) != 0)
+	if (len < uuid_prefix || memcmp(nqn, NVME_NQN_UUID_PREFIX, uuid_prefix) != 0)
 		return NULL;
 	if (len != uuid_prefix + NVME_UUID_TEXT - 1 || !name_uuid_decode(nqn + uuid_prefix, &uuid))
 		return "the NQN has no valid UUID after \"uuid:\"";

@@ -14,6 +14,9 @@
 #define NVME_NQN_MAX   223 /* bytes, without the NUL (NVMe base 2.0 4.5) */
 #define NVME_NQN_FIELD 256 /* in Connect data, Identify and the discovery log */
 
+/* The form with a UUID: this and the 36 characters of the UUID (NVMe base 2.0 4.5). */
+#define NVME_NQN_UUID_PREFIX "nqn.2014-08.org.nvmexpress:uuid:"
+
 /*
  * Whose name it is. Names that we give have one of the two forms of NVMe base 2.0 4.5. The Linux
  * kernel and other products let theirs be any text ("testnqn"): such a name must be UTF-8 of 1 to
