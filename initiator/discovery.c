@@ -146,18 +146,12 @@ static void log_reader_header(struct log_reader *reader, bool is_last)
 
 static void log_transport_name(uint8_t trtype, char *text, size_t size)
 {
-	static const struct {
-		uint8_t trtype;
-		const char *name;
-	} names[] = {{NVME_TRTYPE_RDMA, "rdma"}, {NVME_TRTYPE_FC, "fc"}, {NVME_TRTYPE_TCP, "tcp"},
-		{NVME_TRTYPE_LOOP, "loop"}};
+	const char *name = nvme_trtype_name(trtype);
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (names[i].trtype == trtype) {
-			snprintf(text, size, "%s", names[i].name);
-			return;
-		}
-	snprintf(text, size, "%u", trtype);
+	if (name)
+		snprintf(text, size, "%s", name);
+	else
+		snprintf(text, size, "%u", trtype);
 }
 
 /* Text of a field that ends at its first NUL, at most MAX bytes of it. */
@@ -297,9 +291,8 @@ static uint32_t discovery_list(const struct haul_discovery_log *log, char *text,
 /* The better the entry fits the address asked, the higher; 0: not at all. */
 static int discovery_rank(const struct haul_discovery_entry *entry, const struct nvme_uri *uri)
 {
-	const char *transport = uri->trtype == NVME_TRTYPE_RDMA ? "rdma" : "tcp";
-
-	if (!discovery_is_subsystem(entry) || strcmp(entry->transport, transport))
+	if (!discovery_is_subsystem(entry) ||
+		strcmp(entry->transport, nvme_trtype_name((uint8_t)uri->trtype)))
 		return 0;
 	if (strcmp(entry->address, uri->host))
 		return 1;

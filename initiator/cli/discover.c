@@ -48,11 +48,8 @@ static bool discover_uri(const struct haul_discovery_entry *entry, char *text, s
 	struct nvme_uri uri = {.ipv6 = entry->address_family == NVME_ADRFAM_IPV6};
 	unsigned long port = strtoul(entry->service, NULL, 10);
 
-	if (!strcmp(entry->transport, "rdma"))
-		uri.trtype = NVME_TRTYPE_RDMA;
-	else if (!strcmp(entry->transport, "tcp"))
-		uri.trtype = NVME_TRTYPE_TCP;
-	else
+	uri.trtype = nvme_trtype_by_name(entry->transport, strlen(entry->transport));
+	if (uri.trtype != NVME_TRTYPE_RDMA && uri.trtype != NVME_TRTYPE_TCP)
 		return false;
 	if (port == 0 || port > UINT16_MAX || strlen(entry->address) >= sizeof(uri.host))
 		return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checks of NQNs, fixed text fields, UUIDs.
+ * Names of transports, checks of NQNs, fixed text fields, UUIDs.
  */
 #include "proto/nvme/name.h"
 
@@ -12,6 +12,33 @@
 
 #define NQN_LABEL_MAX 63 /* of a DNS name */
 #define NQN_DATE_LEN  8	 /* yyyy-mm. */
+
+static const struct {
+	uint8_t trtype;
+	const char *name;
+} name_transports[] = {
+	{NVME_TRTYPE_RDMA, "rdma"},
+	{NVME_TRTYPE_FC, "fc"},
+	{NVME_TRTYPE_TCP, "tcp"},
+	{NVME_TRTYPE_LOOP, "loop"},
+};
+
+const char *nvme_trtype_name(uint8_t trtype)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(name_transports); i++)
+		if (name_transports[i].trtype == trtype)
+			return name_transports[i].name;
+	return NULL;
+}
+
+uint8_t nvme_trtype_by_name(const char *name, size_t len)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(name_transports); i++)
+		if (strlen(name_transports[i].name) == len &&
+			!memcmp(name_transports[i].name, name, len))
+			return name_transports[i].trtype;
+	return 0;
+}
 
 /* The C library's classes depend on the locale. */
 static bool name_is_digit(char c)

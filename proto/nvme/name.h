@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names: NQNs (one verdict for configuration, API and wire: ours and peers'), fixed text fields of
- * Identify, UUIDs.
+ * Names: transports, NQNs (one verdict for configuration, API and wire: ours and peers'), fixed
+ * text fields of Identify, UUIDs.
  */
 #ifndef HAUL_PROTO_NVME_NAME_H
 #define HAUL_PROTO_NVME_NAME_H
@@ -10,6 +10,11 @@
 #include <stdint.h>
 
 #include "proto/base/compiler.h"
+
+/* Of an enum nvme_trtype, as in addresses: "rdma", "tcp", "fc", "loop"; NULL: reserved. */
+const char *nvme_trtype_name(uint8_t trtype);
+/* The reverse of the LEN bytes at NAME; 0, which is reserved: it is none. */
+uint8_t nvme_trtype_by_name(const char *name, size_t len);
 
 #define NVME_NQN_MAX   223 /* bytes, without the NUL (NVMe base 2.0 4.5) */
 #define NVME_NQN_FIELD 256 /* in Connect data, Identify and the discovery log */

@@ -25,13 +25,7 @@ struct uri_error {
 	size_t size;
 };
 
-static const struct {
-	const char *prefix;
-	enum nvme_trtype trtype;
-} uri_schemes[] = {
-	{"rdma://", NVME_TRTYPE_RDMA},
-	{"tcp://", NVME_TRTYPE_TCP},
-};
+#define URI_SCHEME_END "://"
 
 printf_like(2, 3) static int uri_fail(const struct uri_error *error, const char *format, ...)
 {
@@ -138,14 +132,15 @@ static int uri_decode(struct uri_part part, char *to, size_t size)
 static int uri_parse_scheme(
 	struct uri_part *text, struct nvme_uri *uri, const struct uri_error *error)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(uri_schemes); i++) {
-		size_t len = strlen(uri_schemes[i].prefix);
+	const size_t end_len = strlen(URI_SCHEME_END);
+	const char *end = strstr(text->s, URI_SCHEME_END);
+	size_t len = end ? (size_t)(end - text->s) : 0;
+	uint8_t trtype = nvme_trtype_by_name(text->s, len);
 
-		if (text->len < len || memcmp(text->s, uri_schemes[i].prefix, len) != 0)
-			continue;
-		uri->trtype = uri_schemes[i].trtype;
-		text->s += len;
-		text->len -= len;
+	if (trtype == NVME_TRTYPE_RDMA || trtype == NVME_TRTYPE_TCP) {
+		uri->trtype = trtype;
+		text->s += len + end_len;
+		text->len -= len + end_len;
 		return 0;
 	}
 	return uri_fail(error, "address \"%.*s\": begins with neither rdma:// nor tcp://",
@@ -187,7 +182,7 @@ static int uri_parse_host(struct uri_part host, struct nvme_uri *uri, const stru
 
 	if (host.len == 0)
 		return uri_fail(error, "host: is missing; the form is %s://HOST[:PORT]",
-			uri->trtype == NVME_TRTYPE_RDMA ? "rdma" : "tcp");
+			nvme_trtype_name((uint8_t)uri->trtype));
 	if (host.len > NVME_URI_HOST_MAX || !uri_is_host_name(host))
 		return uri_fail(error, "host \"%.*s\": is neither a name nor an address",
 			uri_show_len(host), host.s);
@@ -475,10 +470,8 @@ int nvme_uri_format(const struct nvme_uri *uri, char *buf, size_t size)
 {
 	struct uri_out out = {buf, size, 0};
 
-	for (size_t i = 0; i < ARRAY_SIZE(uri_schemes); i++) {
-		if (uri_schemes[i].trtype == uri->trtype)
-			uri_put_text(&out, uri_schemes[i].prefix);
-	}
+	uri_put_text(&out, nvme_trtype_name((uint8_t)uri->trtype));
+	uri_put_text(&out, URI_SCHEME_END);
 	uri_put_host(&out, uri);
 	uri_put_number(&out, ':', uri->port);
 	if (uri->nqn[0]) {

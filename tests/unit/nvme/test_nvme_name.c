@@ -83,6 +83,27 @@ static const struct {
 	{"nqn.2020-12.org.example:\xe2\x82g", "UTF-8"},
 };
 
+static void transports_have_names(void **state)
+{
+	unsigned nr = 0;
+
+	(void)state;
+	for (unsigned trtype = 0; trtype < 256; trtype++) {
+		const char *name = nvme_trtype_name((uint8_t)trtype);
+
+		if (name)
+			assert_int_equal(nvme_trtype_by_name(name, strlen(name)), trtype);
+		nr += name != NULL;
+	}
+	assert_int_equal(nr, 4);
+	assert_string_equal(nvme_trtype_name(NVME_TRTYPE_RDMA), "rdma");
+	assert_string_equal(nvme_trtype_name(NVME_TRTYPE_TCP), "tcp");
+	assert_int_equal(nvme_trtype_by_name("tcp4", 3), NVME_TRTYPE_TCP);
+	assert_int_equal(nvme_trtype_by_name("tcp", 2), 0);
+	assert_int_equal(nvme_trtype_by_name("TCP", 3), 0);
+	assert_int_equal(nvme_trtype_by_name("", 0), 0);
+}
+
 static void nqns_get_their_verdict(void **state)
 {
 	(void)state;
@@ -213,6 +234,7 @@ static void uuid_of_a_hash_has_version_8(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(transports_have_names),
 		cmocka_unit_test(nqns_get_their_verdict),
 		cmocka_unit_test(names_of_peers_may_have_any_form),
 		cmocka_unit_test(nqn_has_at_most_223_bytes),
