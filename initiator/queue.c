@@ -244,19 +244,27 @@ static void queue_deadline_expired(struct loop_timer *timer)
 
 /* --- the end ------------------------------------------------------------------------------- */
 
-void queue_end(struct haul_queue *queue, int result)
+/* There is a connection, or one is being made, and nobody has ended it. */
+static bool queue_can_end(const struct haul_queue *queue)
 {
 	switch (queue->state) {
+	case HAUL_QUEUE_CONNECTING:
+	case HAUL_QUEUE_FABRICS:
+	case HAUL_QUEUE_LIVE:
+		return true;
 	case HAUL_QUEUE_IDLE:
 	case HAUL_QUEUE_FAILING:
 	case HAUL_QUEUE_CLOSING:
 	case HAUL_QUEUE_CLOSED:
-		return;
-	case HAUL_QUEUE_CONNECTING:
-	case HAUL_QUEUE_FABRICS:
-	case HAUL_QUEUE_LIVE:
-		break;
+		return false;
 	}
+	return false;
+}
+
+void queue_end(struct haul_queue *queue, int result)
+{
+	if (!queue_can_end(queue))
+		return;
 	queue->state = HAUL_QUEUE_FAILING;
 	queue->failure = result;
 	loop_timer_cancel(queue->loop, &queue->timeout_timer);
@@ -290,17 +298,8 @@ void haul_queue_quiesced(struct haul_queue *queue)
 
 void haul_queue_failed(struct haul_queue *queue, int result, const char *why)
 {
-	switch (queue->state) {
-	case HAUL_QUEUE_IDLE:
-	case HAUL_QUEUE_FAILING:
-	case HAUL_QUEUE_CLOSING:
-	case HAUL_QUEUE_CLOSED:
-		return;
-	case HAUL_QUEUE_CONNECTING:
-	case HAUL_QUEUE_FABRICS:
-	case HAUL_QUEUE_LIVE:
+	if (queue_can_end(queue))
 		ctrl_queue_lost(queue, result, why ? why : strerror(-result));
-	}
 }
 
 /* --- connecting ---------------------------------------------------------------------------- */
