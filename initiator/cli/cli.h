@@ -36,6 +36,10 @@ void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_connect(struct cli *cli, const char *uri);
 /* Waits for the one operation under way: its result, or -EINTR after a signal. */
 int cli_wait(struct cli *cli);
+/* Members of a JSON object. */
+void cli_json_text(struct json_object *json, const char *key, const char *value);
+void cli_json_number(struct json_object *json, const char *key, uint64_t value);
+void cli_json_flag(struct json_object *json, const char *key, bool value);
 /* Prints and frees. */
 void cli_print_json(struct json_object *json);
 /* True: a text; false: all bytes are 0. */

@@ -12,34 +12,28 @@
 #include "proto/nvme/fabrics.h"
 #include "proto/nvme/uri.h"
 
+static const char *const discover_subtypes[] = {[NVME_SUBTYPE_REFERRAL] = "referral",
+	[NVME_SUBTYPE_NVM] = "subsystem",
+	[NVME_SUBTYPE_CURRENT_DISCOVERY] = "discovery"};
+
+static const char *const discover_families[] = {[NVME_ADRFAM_IPV4] = "ipv4",
+	[NVME_ADRFAM_IPV6] = "ipv6",
+	[NVME_ADRFAM_IB] = "ib",
+	[NVME_ADRFAM_FC] = "fc"};
+
+static const char *discover_name(const char *const names[], size_t nr, uint8_t number)
+{
+	return number < nr && names[number] ? names[number] : "unknown";
+}
+
 static const char *discover_subtype(uint8_t subtype)
 {
-	switch (subtype) {
-	case NVME_SUBTYPE_REFERRAL:
-		return "referral";
-	case NVME_SUBTYPE_NVM:
-		return "subsystem";
-	case NVME_SUBTYPE_CURRENT_DISCOVERY:
-		return "discovery";
-	default:
-		return "unknown";
-	}
+	return discover_name(discover_subtypes, ARRAY_SIZE(discover_subtypes), subtype);
 }
 
 static const char *discover_family(uint8_t family)
 {
-	switch (family) {
-	case NVME_ADRFAM_IPV4:
-		return "ipv4";
-	case NVME_ADRFAM_IPV6:
-		return "ipv6";
-	case NVME_ADRFAM_IB:
-		return "ib";
-	case NVME_ADRFAM_FC:
-		return "fc";
-	default:
-		return "unknown";
-	}
+	return discover_name(discover_families, ARRAY_SIZE(discover_families), family);
 }
 
 /* What haul id and fio take; false: the entry is none of ours. */
@@ -82,20 +76,18 @@ static struct json_object *discover_json_entry(const struct haul_discovery_entry
 	struct json_object *json = json_object_new_object();
 	char uri[NVME_URI_TEXT_MAX];
 
-	json_object_object_add(
-		json, "subtype", json_object_new_string(discover_subtype(entry->subtype)));
-	json_object_object_add(json, "nqn", json_object_new_string(entry->subsystem_nqn));
-	json_object_object_add(json, "transport", json_object_new_string(entry->transport));
-	json_object_object_add(json, "address_family",
-		json_object_new_string(discover_family(entry->address_family)));
-	json_object_object_add(json, "address", json_object_new_string(entry->address));
-	json_object_object_add(json, "service", json_object_new_string(entry->service));
-	json_object_object_add(json, "portid", json_object_new_int(entry->portid));
-	json_object_object_add(json, "cntlid", json_object_new_int(entry->cntlid));
-	json_object_object_add(json, "treq", json_object_new_int(entry->treq));
-	json_object_object_add(json, "eflags", json_object_new_int(entry->eflags));
+	cli_json_text(json, "subtype", discover_subtype(entry->subtype));
+	cli_json_text(json, "nqn", entry->subsystem_nqn);
+	cli_json_text(json, "transport", entry->transport);
+	cli_json_text(json, "address_family", discover_family(entry->address_family));
+	cli_json_text(json, "address", entry->address);
+	cli_json_text(json, "service", entry->service);
+	cli_json_number(json, "portid", entry->portid);
+	cli_json_number(json, "cntlid", entry->cntlid);
+	cli_json_number(json, "treq", entry->treq);
+	cli_json_number(json, "eflags", entry->eflags);
 	if (discover_uri(entry, uri, sizeof(uri)))
-		json_object_object_add(json, "uri", json_object_new_string(uri));
+		cli_json_text(json, "uri", uri);
 	return json;
 }
 
@@ -104,7 +96,7 @@ static void discover_print_json(const struct haul_discovery_log *log)
 	struct json_object *json = json_object_new_object();
 	struct json_object *entries = json_object_new_array();
 
-	json_object_object_add(json, "generation", json_object_new_uint64(log->generation));
+	cli_json_number(json, "generation", log->generation);
 	for (uint32_t i = 0; i < log->nr; i++)
 		json_object_array_add(entries, discover_json_entry(&log->entries[i]));
 	json_object_object_add(json, "entries", entries);

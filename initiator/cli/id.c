@@ -55,24 +55,21 @@ static struct json_object *id_json_ctrl(const struct haul_ctrl_info *info)
 	char version[24];
 
 	id_version(info->version, version);
-	json_object_object_add(json, "nqn", json_object_new_string(info->subsystem_nqn));
-	json_object_object_add(json, "cntlid", json_object_new_int(info->cntlid));
-	json_object_object_add(json, "transport", json_object_new_string(info->transport));
-	json_object_object_add(json, "address", json_object_new_string(info->address));
-	json_object_object_add(json, "host_nqn", json_object_new_string(info->host_nqn));
-	json_object_object_add(json, "model", json_object_new_string(info->model));
-	json_object_object_add(json, "firmware", json_object_new_string(info->firmware));
-	json_object_object_add(json, "serial", json_object_new_string(info->serial));
-	json_object_object_add(json, "version", json_object_new_string(version));
-	json_object_object_add(json, "max_queues", json_object_new_int64(info->max_queues));
-	json_object_object_add(
-		json, "max_queue_depth", json_object_new_int64(info->max_queue_depth));
-	json_object_object_add(
-		json, "max_transfer_bytes", json_object_new_int64(info->max_transfer_bytes));
-	json_object_object_add(
-		json, "in_capsule_bytes", json_object_new_int64(info->in_capsule_bytes));
-	json_object_object_add(json, "max_segments", json_object_new_int64(info->max_segments));
-	json_object_object_add(json, "keep_alive_ms", json_object_new_int64(info->keep_alive_ms));
+	cli_json_text(json, "nqn", info->subsystem_nqn);
+	cli_json_number(json, "cntlid", info->cntlid);
+	cli_json_text(json, "transport", info->transport);
+	cli_json_text(json, "address", info->address);
+	cli_json_text(json, "host_nqn", info->host_nqn);
+	cli_json_text(json, "model", info->model);
+	cli_json_text(json, "firmware", info->firmware);
+	cli_json_text(json, "serial", info->serial);
+	cli_json_text(json, "version", version);
+	cli_json_number(json, "max_queues", info->max_queues);
+	cli_json_number(json, "max_queue_depth", info->max_queue_depth);
+	cli_json_number(json, "max_transfer_bytes", info->max_transfer_bytes);
+	cli_json_number(json, "in_capsule_bytes", info->in_capsule_bytes);
+	cli_json_number(json, "max_segments", info->max_segments);
+	cli_json_number(json, "keep_alive_ms", info->keep_alive_ms);
 	return json;
 }
 
@@ -99,24 +96,22 @@ static struct json_object *id_json_ns(const struct haul_ns_info *ns)
 	struct json_object *json = json_object_new_object();
 	char text[40];
 
-	json_object_object_add(json, "nsid", json_object_new_int64(ns->nsid));
-	json_object_object_add(json, "block_bytes", json_object_new_int64(ns->block_bytes));
-	json_object_object_add(json, "nr_blocks", json_object_new_uint64(ns->nr_blocks));
-	json_object_object_add(
-		json, "size_bytes", json_object_new_uint64(ns->nr_blocks * ns->block_bytes));
-	json_object_object_add(
-		json, "capacity_blocks", json_object_new_uint64(ns->capacity_blocks));
-	json_object_object_add(json, "used_blocks", json_object_new_uint64(ns->used_blocks));
+	cli_json_number(json, "nsid", ns->nsid);
+	cli_json_number(json, "block_bytes", ns->block_bytes);
+	cli_json_number(json, "nr_blocks", ns->nr_blocks);
+	cli_json_number(json, "size_bytes", ns->nr_blocks * ns->block_bytes);
+	cli_json_number(json, "capacity_blocks", ns->capacity_blocks);
+	cli_json_number(json, "used_blocks", ns->used_blocks);
 	if (cli_hex(ns->uuid, sizeof(ns->uuid), true, text))
-		json_object_object_add(json, "uuid", json_object_new_string(text));
+		cli_json_text(json, "uuid", text);
 	if (cli_hex(ns->nguid, sizeof(ns->nguid), false, text))
-		json_object_object_add(json, "nguid", json_object_new_string(text));
+		cli_json_text(json, "nguid", text);
 	if (cli_hex(ns->eui64, sizeof(ns->eui64), false, text))
-		json_object_object_add(json, "eui64", json_object_new_string(text));
-	json_object_object_add(json, "read_only", json_object_new_boolean(ns->read_only));
-	json_object_object_add(json, "discard", json_object_new_boolean(ns->can_discard));
-	json_object_object_add(json, "write_zeroes", json_object_new_boolean(ns->can_write_zeroes));
-	json_object_object_add(json, "volatile_cache", json_object_new_boolean(ns->volatile_cache));
+		cli_json_text(json, "eui64", text);
+	cli_json_flag(json, "read_only", ns->read_only);
+	cli_json_flag(json, "discard", ns->can_discard);
+	cli_json_flag(json, "write_zeroes", ns->can_write_zeroes);
+	cli_json_flag(json, "volatile_cache", ns->volatile_cache);
 	return json;
 }
 

@@ -65,6 +65,21 @@ int cli_connect(struct cli *cli, const char *uri)
 	return CLI_FAILED;
 }
 
+void cli_json_text(struct json_object *json, const char *key, const char *value)
+{
+	json_object_object_add(json, key, json_object_new_string(value));
+}
+
+void cli_json_number(struct json_object *json, const char *key, uint64_t value)
+{
+	json_object_object_add(json, key, json_object_new_uint64(value));
+}
+
+void cli_json_flag(struct json_object *json, const char *key, bool value)
+{
+	json_object_object_add(json, key, json_object_new_boolean(value));
+}
+
 void cli_print_json(struct json_object *json)
 {
 	puts(json_object_to_json_string_ext(
