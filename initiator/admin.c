@@ -2,7 +2,7 @@
 /*
  * Commands on the admin queue: the library's own and, as bounded operations, the caller's.
  */
-#include "initiator/ctrl.h"
+#include "initiator/admin.h"
 
 #include <errno.h>
 #include <string.h>

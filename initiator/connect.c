@@ -3,7 +3,7 @@
  * The connect of a controller as a list of steps: each starts something, and its end starts the
  * next. All of them together are under one deadline; a failure says which step it was.
  */
-#include "initiator/ctrl.h"
+#include "initiator/connect.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,12 @@
 
 #include "proto/nvme/identify.h"
 #include "proto/nvme/status.h"
+#include "initiator/admin.h"
+#include "initiator/discovery.h"
+#include "initiator/limits.h"
+#include "initiator/namespace.h"
 #include "initiator/queue.h"
+#include "initiator/resolve.h"
 
 #define CONNECT_READY_PAUSE_MS	   1 /* between looks at CSTS.RDY; doubled each time up to ... */
 #define CONNECT_READY_PAUSE_MAX_MS 64

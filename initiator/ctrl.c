@@ -13,7 +13,13 @@
 #include "proto/link/address.h"
 #include "proto/nvme/status.h"
 #include "proto/nvme/identify.h"
+#include "initiator/admin.h"
+#include "initiator/connect.h"
+#include "initiator/io.h"
+#include "initiator/namespace.h"
+#include "initiator/options.h"
 #include "initiator/queue.h"
+#include "initiator/resolve.h"
 
 #define CTRL_SHUTDOWN_MS      1000 /* how long an orderly shutdown may take before we just hang up */
 #define CTRL_SHUTDOWN_POLL_MS 5

@@ -3,7 +3,7 @@
  * The discovery log (NVMe base 2.0 5.16.1.23): read in pieces, consistent or not at all, and what
  * to connect to.
  */
-#include "initiator/ctrl.h"
+#include "initiator/discovery.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 
 #include "proto/nvme/log.h"
 #include "proto/nvme/status.h"
+#include "initiator/admin.h"
 
 #define DISCOVERY_MAX_ENTRIES 4096 /* a 4 MiB log: whoever says more is not to be believed */
 #define DISCOVERY_MAX_TRIES   8

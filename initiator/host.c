@@ -3,10 +3,11 @@
  * Who this host is: the NQN and the identifier that targets know it by. They must stay the same
  * from run to run, and both belong together: a target may refuse one NQN with two identifiers.
  */
-#include "initiator/ctrl.h"
+#include "initiator/host.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>

@@ -4,13 +4,15 @@
  * again as one event. A queue has as many I/Os as requests: what finds no request free waits for
  * one, in order.
  */
-#include "initiator/queue.h"
+#include "initiator/io.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/nvme/identify.h"
+#include "initiator/admin.h"
+#include "initiator/namespace.h"
 
 struct haul_io {
 	struct haul_pending pending; /* its event has the first failure */

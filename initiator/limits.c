@@ -2,7 +2,7 @@
 /*
  * What a target announces about itself, checked once: every command afterwards stays within it.
  */
-#include "initiator/ctrl.h"
+#include "initiator/limits.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /*
  * Namespaces: the list of active ones, and what is known of each (size, format, names).
  */
-#include "initiator/ctrl.h"
+#include "initiator/namespace.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 
 #include "proto/nvme/identify.h"
 #include "proto/nvme/status.h"
+#include "initiator/admin.h"
 
 /* 512 bytes to 64 KiB: smaller ones are not allowed, larger ones would not fit in a command. */
 #define NS_MIN_BLOCK_SHIFT 9

@@ -2,12 +2,14 @@
 /*
  * Options of a connect: defaults, the caller's structure, then the URI's own.
  */
-#include "initiator/ctrl.h"
+#include "initiator/options.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "initiator/host.h"
 
 #define OPTIONS_MAX_MS (24u * 3600 * 1000) /* a day: more is a mistake */
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "proto/nvme/status.h"
+#include "initiator/io.h"
 
 static void queue_deadline_expired(struct loop_timer *timer);
 static void queue_end_flushed(struct loop_flush *flush);

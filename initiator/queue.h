@@ -31,11 +31,4 @@ struct haul_request *queue_request_get(struct haul_queue *queue);
 /* Hands it to the transport. TIMEOUT_NS 0: no deadline. */
 void queue_request_send(struct haul_request *request, uint64_t timeout_ns);
 
-/* io.c: requests have become free; the queue has ended. */
-void io_feed(struct haul_queue *queue);
-void io_cancel_starved(struct haul_queue *queue);
-int io_alloc(struct haul_queue *queue) must_check;
-void io_free(struct haul_queue *queue);
-void io_drop_events(struct haul_queue *queue);
-
 #endif

@@ -3,7 +3,7 @@
  * From a host's name to an address. The system's look-up blocks, so it runs on the loop's helper
  * thread and may outlive who asked: what it works on is its own.
  */
-#include "initiator/ctrl.h"
+#include "initiator/resolve.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "proto/link/address.h"
+#include "proto/nvme/uri.h"
 
 struct resolve {
 	struct loop_op op;
