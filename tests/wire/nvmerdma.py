@@ -149,3 +149,11 @@ class Pair:
     def __exit__(self, *_):
         self.io.kill()
         self.admin.kill()
+
+
+def still_serves(hauld, subnqn):
+    """Another host connects and reads: nothing that a test did hurt the target."""
+    with Pair(hauld.address, subnqn) as both:
+        address, key = both.io.region(0, 512)
+        assert both.io.command(nvme.READ, nsid=1, dptr=keyed(address, 512, key),
+                               cdw=nvme.rw_cdw(0, 1)).status == 0

@@ -37,10 +37,7 @@ def pair(hauld):
 
 
 def still_serves(hauld):
-    with nvmerdma.Pair(hauld.address, NQN) as both:
-        address, key = both.io.region(0, 512)
-        assert both.io.command(nvme.READ, nsid=1, dptr=keyed(address, 512, key),
-                               cdw=nvme.rw_cdw(0, 1)).status == 0
+    nvmerdma.still_serves(hauld, NQN)
 
 
 # --- private data (RDMA 1.0 3.3.1) ------------------------------------------------------------
