@@ -86,6 +86,9 @@ static int check_range(
 
 static int check_abilities(struct thread_data *td, const struct fio_haul_volume *volume)
 {
+	/* fio 3.33 aborts on its own trims in a job that has none. */
+	if (td->o.trim_percentage && !td_trim(td))
+		return check_fail(td, "trim_percentage= needs a job that trims (rw=trimwrite)");
 	if (td_trim(td) && !volume->info.can_discard)
 		return check_fail(
 			td, "namespace %u cannot trim (no Dataset Management)", volume->nsid);
