@@ -257,6 +257,17 @@ static int fio_haul_getevents(
 	return n;
 }
 
+/* fio takes no notice of an error in an fsync that was queued: the job is told here. */
+static void fio_haul_sync_failed(struct thread_data *td, const struct io_u *io_u)
+{
+	unsigned status = (unsigned)(uintptr_t)io_u->engine_data;
+
+	if (status)
+		log_err("fio-haul: %s: Flush: NVMe status %03xh: %s\n", td->o.name, status & 0x7ff,
+			haul_status_text((uint16_t)status));
+	td_verror(td, (int)io_u->error, "haul: Flush");
+}
+
 static struct io_u *fio_haul_event(struct thread_data *td, int number)
 {
 	struct fio_haul_job *job = td->io_ops_data;
@@ -269,6 +280,8 @@ static struct io_u *fio_haul_event(struct thread_data *td, int number)
 	io_u->engine_data = (void *)(uintptr_t)event->status;
 	if (event->result < 0 && !event->status)
 		fio_haul_tell_lost(job, io_u);
+	if (io_u->error && ddir_sync(io_u->ddir))
+		fio_haul_sync_failed(td, io_u);
 	return io_u;
 }
 
