@@ -6,6 +6,7 @@
 
 #include "target/conn.h"
 #include "target/ctrl.h"
+#include "target/event.h"
 #include "target/subsys.h"
 
 void cmd_keep_alive_run(struct request *request)
@@ -17,7 +18,7 @@ void cmd_keep_alive_run(struct request *request)
 void cmd_async_event_run(struct request *request)
 {
 	ctrl_alive(request->conn->member.ctrl);
-	ctrl_hold_aer(request->conn->member.ctrl, request);
+	event_hold_request(request->conn->member.ctrl, request);
 }
 
 /* Only what waits in this controller can be aborted: what a disk or a transport has is faster done
@@ -31,8 +32,8 @@ void cmd_abort_run(struct request *request)
 
 	ctrl_alive(conn->member.ctrl);
 	if (le16_get(abort->sqid) == 0)
-		aborted =
-			ctrl_abort_aer(conn->member.ctrl, cid) || request_abort_waiting(conn, cid);
+		aborted = event_abort_request(conn->member.ctrl, cid) ||
+			  request_abort_waiting(conn, cid);
 	request->cqe.dw0 = le32(aborted ? 0 : NVME_ABORT_NOT_ABORTED);
 	request_complete(request, 0);
 }

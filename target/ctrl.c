@@ -138,46 +138,6 @@ static void ctrl_replace_expired(struct loop_timer *timer)
 	ctrl_arm_replace(ctrl);
 }
 
-/* --- asynchronous events --------------------------------------------------------------------- */
-
-void ctrl_hold_aer(struct ctrl *ctrl, struct request *request)
-{
-	if (ctrl->nr_aers >= CTRL_MAX_AERS) {
-		request_complete(request, NVME_SC_AER_LIMIT | NVME_STATUS_DNR);
-		return;
-	}
-	ctrl->nr_aers++;
-	request_hand_to(request, REQUEST_HELD);
-	list_push_back(&request->conn->held, &request->node);
-}
-
-static void ctrl_complete_aer(struct ctrl *ctrl, struct request *request, uint16_t status)
-{
-	ctrl->nr_aers--;
-	list_remove(&request->node);
-	request_complete(request, status);
-}
-
-bool ctrl_abort_aer(struct ctrl *ctrl, uint16_t cid)
-{
-	struct request *request;
-
-	list_for_each_entry (request, &ctrl->admin->held, node) {
-		if (le16_get(request->cmd.cid) != cid)
-			continue;
-		ctrl_complete_aer(ctrl, request, NVME_SC_ABORT_REQUESTED);
-		return true;
-	}
-	return false;
-}
-
-static void ctrl_abort_all_aers(struct ctrl *ctrl)
-{
-	while (!list_empty(&ctrl->admin->held))
-		ctrl_complete_aer(ctrl, container_of(ctrl->admin->held.next, struct request, node),
-			NVME_SC_ABORT_REQUESTED);
-}
-
 /* --- registers ------------------------------------------------------------------------------- */
 
 uint64_t ctrl_cap(const struct ctrl *ctrl)
@@ -207,9 +167,8 @@ static bool ctrl_cc_valid(const struct ctrl *ctrl, uint32_t cc)
 static void ctrl_reset(struct ctrl *ctrl)
 {
 	ctrl->csts = 0;
-	ctrl->async_events = 0;
 	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
-	ctrl_abort_all_aers(ctrl);
+	event_reset(ctrl);
 	member_expel_all(ctrl);
 }
 

@@ -14,6 +14,7 @@
 #include "proto/base/loop.h"
 #include "proto/nvme/name.h"
 #include "target/conn.h"
+#include "target/event.h"
 
 struct catalog;
 struct reactor;
@@ -63,8 +64,7 @@ struct ctrl {
 	struct loop_timer keep_alive;
 
 	uint32_t nr_io_queues; /* granted */
-	uint32_t async_events; /* configured */
-	uint32_t nr_aers;
+	struct events events;
 	uint32_t nr_members;
 	uint32_t nr_waiting;
 	struct loop_timer replace;
@@ -106,10 +106,5 @@ bool ctrl_ready(const struct ctrl *ctrl);
 /* The host has shown life. */
 void ctrl_alive(struct ctrl *ctrl);
 void ctrl_set_kato(struct ctrl *ctrl, uint32_t kato_ms);
-
-/* Takes an asynchronous event request in CORE. */
-void ctrl_hold_aer(struct ctrl *ctrl, struct request *request);
-/* Completes the held request CID as aborted; false: none such. */
-bool ctrl_abort_aer(struct ctrl *ctrl, uint16_t cid);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "target/conn.h"
 #include "target/ctrl.h"
+#include "target/event.h"
 #include "target/subsys.h"
 
 struct feature {
@@ -46,7 +47,7 @@ static uint16_t feature_queues_set(struct ctrl *ctrl, uint32_t value, uint32_t *
 
 static uint32_t feature_async_event_get(const struct ctrl *ctrl, bool standard)
 {
-	return standard ? 0 : ctrl->async_events;
+	return standard ? 0 : ctrl->events.configured;
 }
 
 static uint16_t feature_async_event_set(struct ctrl *ctrl, uint32_t value, uint32_t *ret_dw0)
@@ -55,7 +56,7 @@ static uint16_t feature_async_event_set(struct ctrl *ctrl, uint32_t value, uint3
 		ctrl->subsys->discovery ? NVME_AEC_DISCOVERY : NVME_AEC_SMART | NVME_AEC_NS;
 
 	(void)ret_dw0;
-	ctrl->async_events = value & supported;
+	event_configure(ctrl, value & supported);
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/discovery.h"
+#include "target/event.h"
 #include "target/reactor.h"
 #include "target/subsys.h"
 
@@ -142,6 +143,7 @@ void cmd_get_log_run(struct request *request)
 	struct ctrl *ctrl = request->conn->member.ctrl;
 	const struct log_page *page = log_page_find(ctrl, get->lid);
 	uint64_t offset = le64_get(get->lpo);
+	bool retain = get->lsp & NVME_GET_LOG_RAE;
 	_Alignas(8) char bytes[LOG_PAGE_MAX_BYTES] = {0};
 
 	ctrl_alive(ctrl);
@@ -154,4 +156,5 @@ void cmd_get_log_run(struct request *request)
 			min_of((uint64_t)request->data_len, page->size - offset));
 	}
 	request_complete(request, 0);
+	event_log_read(ctrl, page->lid, offset, retain);
 }
