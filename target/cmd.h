@@ -17,8 +17,8 @@ struct cmd {
 	enum request_direction direction;
 	bool before_connect; /* legal on a queue without association */
 	bool before_ready;   /* legal while CSTS.RDY is 0 */
-	/* Checks the fields, sets request->data_len (0 is no data). NULL: no data and no fields.
-	 * A status other than 0 ends the command. */
+	/* Checks the fields, sets request->data_len (0 is no data) and scratch_len. NULL: no data
+	 * and no fields. A status other than 0 ends the command. */
 	uint16_t (*prepare)(struct request *request);
 	/* The host may describe more than data_len, up to this: then all of it is brought (Linux
 	 * always sends room for 256 ranges with Dataset Management). 0: lengths are equal. */
@@ -26,8 +26,9 @@ struct cmd {
 	/* Data from the host is at request->bytes, or room for data_len zeroed bytes (unless
 	 * fills_all) is there. In CORE. Ends in request_complete(), now or later. */
 	void (*run)(struct request *request);
-	bool fills_all;	 /* TO_HOST: run writes each of data_len bytes */
-	bool ends_queue; /* when its response has left, after success, the connection closes */
+	uint32_t effects; /* besides "supported", in the Commands Supported and Effects log */
+	bool fills_all;	  /* TO_HOST: run writes each of data_len bytes */
+	bool ends_queue;  /* when its response has left, after success, the connection closes */
 };
 
 /* NULL: Invalid Opcode. */

@@ -2,16 +2,13 @@
 /*
  * I/O commands (NVM command set 1.0 chapter 3) onto a namespace's backend.
  */
-#include "target/cmd.h"
+#include "target/cmd_io.h"
 
-#include <errno.h>
-
-#include "proto/nvme/identify.h"
+#include "proto/nvme/log.h"
 #include "target/conn.h"
 #include "target/reactor_ns.h"
-#include "target/subsys.h"
 
-static uint16_t cmd_io_find_ns(struct request *request)
+uint16_t cmd_io_find_ns(struct request *request)
 {
 	const struct conn *conn = request->conn;
 	uint32_t nsid = le32_get(request->cmd.nsid);
@@ -20,7 +17,7 @@ static uint16_t cmd_io_find_ns(struct request *request)
 	return request->ns ? 0 : NVME_SC_INVALID_NS | NVME_STATUS_DNR;
 }
 
-static uint16_t cmd_io_check_range(const struct ns *ns, uint64_t slba, uint64_t nr_lbas)
+uint16_t cmd_io_check_range(const struct ns *ns, uint64_t slba, uint64_t nr_lbas)
 {
 	/* In this order nothing overflows (B063). */
 	if (nr_lbas > ns->nr_lbas || slba > ns->nr_lbas - nr_lbas)
@@ -28,13 +25,12 @@ static uint16_t cmd_io_check_range(const struct ns *ns, uint64_t slba, uint64_t 
 	return 0;
 }
 
-static uint16_t cmd_io_check_writable(const struct ns *ns)
+uint16_t cmd_io_check_writable(const struct ns *ns)
 {
 	return ns->read_only ? NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR : 0;
 }
 
-/* Namespace and range of a command with struct nvme_cmd_rw. */
-static uint16_t cmd_rw_prepare(struct request *request, enum backend_op op)
+uint16_t cmd_io_prepare_rw(struct request *request, enum backend_op op)
 {
 	const struct nvme_cmd_rw *rw = &request->cmd.rw;
 	uint64_t slba = le64_get(rw->slba);
@@ -55,12 +51,12 @@ static uint16_t cmd_rw_prepare(struct request *request, enum backend_op op)
 	return 0;
 }
 
-static uint16_t cmd_io_status(const struct backend_io *io, int res)
+uint16_t cmd_io_status(const struct backend_io *io, int res)
 {
 	return nvme_status_from_errno(res, io->op != BACKEND_READ);
 }
 
-static void cmd_io_done(struct done *done, int res, unsigned flags)
+void cmd_io_done(struct done *done, int res, unsigned flags)
 {
 	struct request *request = container_of(done, struct request, io.done);
 
@@ -69,11 +65,35 @@ static void cmd_io_done(struct done *done, int res, unsigned flags)
 		request_complete(request, cmd_io_status(&request->io, res));
 }
 
+static void cmd_io_flushed(struct done *done, int res, unsigned flags)
+{
+	struct request *request = container_of(done, struct request, io.done);
+
+	(void)flags;
+	if (!request_executed(request))
+		return;
+	request->io.op = BACKEND_READ;
+	request->io.fua = false;
+	if (res)
+		request_complete(request, cmd_io_status(&request->io, res));
+	else
+		request->command->run(request);
+}
+
+bool cmd_io_flush_first(struct request *request)
+{
+	if (likely(!request->io.fua) || !request->ns->queue->backend->geometry.volatile_cache)
+		return false;
+	request->io.op = BACKEND_FLUSH;
+	request_submit(request, cmd_io_flushed);
+	return true;
+}
+
 /* --- Read, Write, Write Zeroes --------------------------------------------------------------- */
 
-static uint16_t cmd_transfer_prepare(struct request *request, enum backend_op op)
+uint16_t cmd_io_prepare_transfer(struct request *request, enum backend_op op)
 {
-	uint16_t status = cmd_rw_prepare(request, op);
+	uint16_t status = cmd_io_prepare_rw(request, op);
 
 	if (status)
 		return status;
@@ -86,12 +106,12 @@ static uint16_t cmd_transfer_prepare(struct request *request, enum backend_op op
 
 static uint16_t cmd_read_prepare(struct request *request)
 {
-	return cmd_transfer_prepare(request, BACKEND_READ);
+	return cmd_io_prepare_transfer(request, BACKEND_READ);
 }
 
 static uint16_t cmd_write_prepare(struct request *request)
 {
-	return cmd_transfer_prepare(request, BACKEND_WRITE);
+	return cmd_io_prepare_transfer(request, BACKEND_WRITE);
 }
 
 static void cmd_transfer_run(struct request *request)
@@ -101,9 +121,15 @@ static void cmd_transfer_run(struct request *request)
 	request_submit(request, cmd_io_done);
 }
 
+static void cmd_read_run(struct request *request)
+{
+	if (!cmd_io_flush_first(request))
+		cmd_transfer_run(request);
+}
+
 static uint16_t cmd_write_zeroes_prepare(struct request *request)
 {
-	return cmd_rw_prepare(request, BACKEND_WRITE_ZEROES);
+	return cmd_io_prepare_rw(request, BACKEND_WRITE_ZEROES);
 }
 
 static void cmd_write_zeroes_run(struct request *request)
@@ -157,85 +183,13 @@ static void cmd_flush_run(struct request *request)
 		request_complete(request, 0);
 }
 
-/* --- Dataset Management ---------------------------------------------------------------------- */
-
-static uint16_t cmd_dsm_prepare(struct request *request)
-{
-	uint16_t status = cmd_io_find_ns(request);
-
-	if (!status && (le32_get(request->cmd.dsm.attributes) & NVME_DSM_AD))
-		status = cmd_io_check_writable(&request->ns->ns);
-	request->data_len = (request->cmd.dsm.nr + 1u) * (uint32_t)sizeof(struct nvme_dsm_range);
-	return status;
-}
-
-static uint16_t cmd_dsm_check_ranges(const struct request *request)
-{
-	const struct nvme_dsm_range *ranges = request->bytes;
-
-	for (uint32_t i = 0; i <= request->cmd.dsm.nr; i++) {
-		uint16_t status = cmd_io_check_range(
-			&request->ns->ns, le64_get(ranges[i].slba), le32_get(ranges[i].nlb));
-
-		if (status)
-			return status;
-	}
-	return 0;
-}
-
-static bool cmd_dsm_submit_next(struct request *request);
-
-static void cmd_dsm_done(struct done *done, int res, unsigned flags)
-{
-	struct request *request = container_of(done, struct request, io.done);
-
-	(void)flags;
-	if (!request_executed(request))
-		return;
-	/* Advisory: what cannot be deallocated stays. */
-	if (res == -EOPNOTSUPP)
-		res = 0;
-	if (res || !cmd_dsm_submit_next(request))
-		request_complete(request, cmd_io_status(&request->io, res));
-}
-
-/* One range at a time: 256 of one command shall not crowd out others. False: no further one. */
-static bool cmd_dsm_submit_next(struct request *request)
-{
-	const struct nvme_dsm_range *ranges = request->bytes;
-	uint8_t shift = request->ns->ns.lba_shift;
-
-	while (request->nr_parts <= request->cmd.dsm.nr) {
-		const struct nvme_dsm_range *range = &ranges[request->nr_parts++];
-
-		if (!le32_get(range->nlb))
-			continue;
-		request->io.offset = le64_get(range->slba) << shift;
-		request->io.extent = (uint64_t)le32_get(range->nlb) << shift;
-		request_submit(request, cmd_dsm_done);
-		return true;
-	}
-	return false;
-}
-
-static void cmd_dsm_run(struct request *request)
-{
-	bool deallocate = le32_get(request->cmd.dsm.attributes) & NVME_DSM_AD;
-	uint16_t status = cmd_dsm_check_ranges(request);
-
-	request->io.op = BACKEND_DISCARD;
-	if (status || !deallocate || !request->ns->queue->backend->geometry.can_discard ||
-		!cmd_dsm_submit_next(request))
-		request_complete(request, status);
-}
-
 /* --- the table ------------------------------------------------------------------------------- */
 
 static const struct cmd cmd_read = {
 	.name = "Read",
 	.direction = REQUEST_TO_HOST,
 	.prepare = cmd_read_prepare,
-	.run = cmd_transfer_run,
+	.run = cmd_read_run,
 	.fills_all = true,
 };
 
@@ -244,6 +198,7 @@ static const struct cmd cmd_write = {
 	.direction = REQUEST_FROM_HOST,
 	.prepare = cmd_write_prepare,
 	.run = cmd_transfer_run,
+	.effects = NVME_EFFECTS_LBCC,
 };
 
 static const struct cmd cmd_flush = {
@@ -256,30 +211,20 @@ static const struct cmd cmd_write_zeroes = {
 	.name = "Write Zeroes",
 	.prepare = cmd_write_zeroes_prepare,
 	.run = cmd_write_zeroes_run,
-};
-
-static const struct cmd cmd_dsm = {
-	.name = "Dataset Management",
-	.direction = REQUEST_FROM_HOST,
-	.prepare = cmd_dsm_prepare,
-	.max_len = NVME_DSM_MAX_RANGES * sizeof(struct nvme_dsm_range),
-	.run = cmd_dsm_run,
+	.effects = NVME_EFFECTS_LBCC,
 };
 
 const struct cmd *cmd_io_find(uint8_t opcode)
 {
-	switch (opcode) {
-	case NVME_OPC_READ:
-		return &cmd_read;
-	case NVME_OPC_WRITE:
-		return &cmd_write;
-	case NVME_OPC_FLUSH:
-		return &cmd_flush;
-	case NVME_OPC_WRITE_ZEROES:
-		return &cmd_write_zeroes;
-	case NVME_OPC_DSM:
-		return &cmd_dsm;
-	default:
-		return NULL;
-	}
+	static const struct cmd *const table[] = {
+		[NVME_OPC_FLUSH] = &cmd_flush,
+		[NVME_OPC_WRITE] = &cmd_write,
+		[NVME_OPC_READ] = &cmd_read,
+		[NVME_OPC_COMPARE] = &cmd_compare,
+		[NVME_OPC_WRITE_ZEROES] = &cmd_write_zeroes,
+		[NVME_OPC_DSM] = &cmd_dsm,
+		[NVME_OPC_VERIFY] = &cmd_verify,
+	};
+
+	return opcode < ARRAY_SIZE(table) ? table[opcode] : NULL;
 }

@@ -66,7 +66,8 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	id->wctemp = le16(IDENTIFY_WCTEMP);
 	id->cctemp = le16(IDENTIFY_CCTEMP);
 	id->nn = le32(SUBSYS_MAX_NSID);
-	id->oncs = le16(NVME_ID_ONCS_DSM | NVME_ID_ONCS_WRITE_ZEROES | NVME_ID_ONCS_FEATURES_SAVE);
+	id->oncs = le16(NVME_ID_ONCS_COMPARE | NVME_ID_ONCS_DSM | NVME_ID_ONCS_WRITE_ZEROES |
+			NVME_ID_ONCS_FEATURES_SAVE | NVME_ID_ONCS_VERIFY);
 	id->vwc = NVME_ID_VWC_FLUSH_ALL_YES |
 		  (ctrl->subsys->volatile_cache ? NVME_ID_VWC_PRESENT : 0);
 	id->ofcs = le16(NVME_ID_OFCS_DISCONNECT);
@@ -192,7 +193,7 @@ static uint16_t identify_fill(const struct request *request, const struct ctrl *
 		if (identify->csi != NVME_CSI_NVM)
 			return CMD_INVALID_FIELD;
 		return identify_ns_list(ctrl->subsys, nsid, page);
-	case NVME_CNS_CSI_CTRL: /* all limits 0: none beyond those of the commands */
+	case NVME_CNS_CSI_CTRL: /* all limits 0: none but what the commands' fields can say */
 		return identify->csi == NVME_CSI_NVM ? 0 : CMD_INVALID_FIELD;
 	case NVME_CNS_IO_COMMAND_SETS:
 		return identify_io_command_sets(page);

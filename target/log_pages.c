@@ -51,21 +51,19 @@ static void log_page_fw_slot(const struct ctrl *ctrl, void *page)
 	memcpy(slot->frs[0], HAUL_VERSION, min_of(sizeof(slot->frs[0]), sizeof(HAUL_VERSION) - 1));
 }
 
+static le32_t log_page_effects_of(const struct cmd *command)
+{
+	return le32(command ? NVME_EFFECTS_CSUPP | command->effects : 0);
+}
+
 static void log_page_effects(const struct ctrl *ctrl, void *page)
 {
 	struct nvme_log_effects *effects = page;
 
 	(void)ctrl;
 	for (unsigned opcode = 0; opcode < 256; opcode++) {
-		const struct cmd *command = cmd_io_find((uint8_t)opcode);
-		bool changes = opcode == NVME_OPC_WRITE || opcode == NVME_OPC_WRITE_ZEROES ||
-			       opcode == NVME_OPC_DSM;
-
-		if (command)
-			effects->iocs[opcode] =
-				le32(NVME_EFFECTS_CSUPP | (changes ? NVME_EFFECTS_LBCC : 0));
-		if (cmd_admin_find((uint8_t)opcode))
-			effects->acs[opcode] = le32(NVME_EFFECTS_CSUPP);
+		effects->iocs[opcode] = log_page_effects_of(cmd_io_find((uint8_t)opcode));
+		effects->acs[opcode] = log_page_effects_of(cmd_admin_find((uint8_t)opcode));
 	}
 }
 

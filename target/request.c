@@ -206,17 +206,38 @@ static void request_take_buffer(struct request *request, struct buf *buf)
 	request_bring(request);
 }
 
+/* With scratch there is a namespace. */
+static uint32_t request_scratch_offset(const struct request *request)
+{
+	uint32_t block = 1u << request->ns->ns.lba_shift;
+
+	return (request->data_len + block - 1) & ~(block - 1);
+}
+
+void *request_scratch(const struct request *request)
+{
+	return (char *)request->bytes + request_scratch_offset(request);
+}
+
+static uint32_t request_buffer_len(const struct request *request)
+{
+	if (likely(!request->scratch_len))
+		return request->data_len;
+	return request_scratch_offset(request) + request->scratch_len;
+}
+
 /* Whether the connection may hold as much more; then it is counted. One buffer is always granted.
  */
 static bool request_reserve(struct request *request)
 {
 	struct conn *conn = request->conn;
+	uint32_t length = request_buffer_len(request);
 
 	if (conn->nr_buffer_bytes &&
-		conn->nr_buffer_bytes + request->data_len > conn->reactor->conn_buffer_bytes)
+		conn->nr_buffer_bytes + length > conn->reactor->conn_buffer_bytes)
 		return false;
-	conn->nr_buffer_bytes += request->data_len;
-	request->nr_held_bytes = request->data_len;
+	conn->nr_buffer_bytes += length;
+	request->nr_held_bytes = length;
 	return true;
 }
 
@@ -224,7 +245,7 @@ static void request_wait_in_pool(struct request *request)
 {
 	request->waits_in_pool = true;
 	request->wait.ready = request_buffer_ready;
-	request->wait.size = request->data_len;
+	request->wait.size = request_buffer_len(request);
 	bufpool_wait(request->conn->reactor->pool, &request->wait);
 }
 
@@ -236,7 +257,7 @@ static void request_want_buffer(struct request *request)
 	request->waits_in_pool = false;
 	/* Not past others of this connection that wait already. */
 	if (list_empty(&conn->waiting) && request_reserve(request)) {
-		buf = bufpool_get(conn->reactor->pool, request->data_len);
+		buf = bufpool_get(conn->reactor->pool, request_buffer_len(request));
 		if (buf) {
 			request_take_buffer(request, buf);
 			return;
@@ -301,6 +322,7 @@ void request_received(struct request *request)
 	}
 	request->direction = REQUEST_NO_DATA;
 	request->data_len = 0;
+	request->scratch_len = 0;
 	request->sgl.place = NVME_SGL_NO_DATA;
 	request->sgl.nr = 0;
 	request->sgl.invalidate = false;
@@ -310,10 +332,11 @@ void request_received(struct request *request)
 	status = request_check(request);
 	if (status) {
 		request_complete(request, status);
-	} else if (!request->data_len) {
+	} else if (!request->data_len && !request->scratch_len) {
 		request_run(request);
 	} else if (request->direction == REQUEST_FROM_HOST && request->inline_bytes &&
-		   request->sgl.place == NVME_SGL_IN_CAPSULE && !request->sgl.piece[0].addr) {
+		   request->sgl.place == NVME_SGL_IN_CAPSULE && !request->sgl.piece[0].addr &&
+		   !request->scratch_len) {
 		request->bytes = request->inline_bytes;
 		request->loop_buffer = request->inline_loop_buffer;
 		request_run(request);

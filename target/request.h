@@ -49,11 +49,12 @@ struct request {
 
 	/* Set by the core. */
 	enum request_direction direction;
-	uint32_t data_len;   /* bytes that move between host and BYTES */
-	void *bytes;	     /* in BUF or, without a copy, inline_bytes */
-	int loop_buffer;     /* of BYTES */
-	struct buf *buf;     /* owned here when not NULL */
-	struct nvme_cqe cqe; /* the response */
+	uint32_t data_len;    /* bytes that move between host and BYTES */
+	uint32_t scratch_len; /* bytes in BUF behind them that the command itself needs */
+	void *bytes;	      /* in BUF or, without a copy, inline_bytes */
+	int loop_buffer;      /* of BYTES */
+	struct buf *buf;      /* owned here when not NULL */
+	struct nvme_cqe cqe;  /* the response */
 
 	const struct cmd *command; /* row of the command table; NULL: none such */
 	struct reactor_ns *ns;	   /* the namespace of an I/O command: request_set_ns() */
@@ -105,6 +106,9 @@ void request_complete(struct request *request, uint16_t status);
  * runs on this reactor; it takes the request back with request_executed(). */
 void request_submit(
 	struct request *request, void (*done)(struct done *done, int res, unsigned flags));
+
+/* Where the scratch_len bytes begin: at a multiple of the namespace's block size. */
+void *request_scratch(const struct request *request);
 
 /* EXEC to CORE. False when the connection is closing: the request is gone. */
 bool request_executed(struct request *request) must_check;
