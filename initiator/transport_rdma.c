@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "proto/nvme/rdma.h"
 
@@ -195,17 +196,33 @@ static int rdma_queue_send_request(struct haul_transport_queue *tq)
 	return rdma_connect(tq->id, &param) ? -errno : 0;
 }
 
-static const char *rdma_queue_hint(int error)
+/* A region of the pool, and some queues' capsules. */
+#define RDMA_QUEUE_LOCKED_MIB 4
+#define RDMA_QUEUE_HINT_BYTES 160
+
+/* TEXT may be used for it. */
+static const char *rdma_queue_hint(int error, char text[RDMA_QUEUE_HINT_BYTES])
 {
-	return error == -ENOMEM	  ? "out of memory; is the limit of locked memory (ulimit -l) high "
-				    "enough?"
-	       : error == -ENOSPC ? "the device has no room for another queue of this depth"
-				  : strerror(-error);
+	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+
+	if (error == -ENOSPC)
+		return "the device has no room for another queue of this depth";
+	if (error != -ENOMEM && error != -EPERM)
+		return strerror(-error);
+	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
+	if (limit.rlim_cur == RLIM_INFINITY)
+		return "out of memory";
+	snprintf(text, RDMA_QUEUE_HINT_BYTES,
+		"out of memory; locked memory is limited to %llu KiB, %u MiB beside your own are "
+		"needed: raise it with ulimit -l or memlock in limits.conf",
+		(unsigned long long)limit.rlim_cur >> 10, RDMA_QUEUE_LOCKED_MIB);
+	return text;
 }
 
 static void rdma_queue_route_resolved(struct haul_transport_queue *tq)
 {
 	struct haul_transport_loop *tl = tq->queue->hl->transport_loop[HAUL_TRANSPORT_RDMA];
+	char hint[RDMA_QUEUE_HINT_BYTES];
 	int result = rdma_dev_get(&tl->devs, tq->id->verbs, &tq->dev);
 
 	if (result)
@@ -215,7 +232,8 @@ static void rdma_queue_route_resolved(struct haul_transport_queue *tq)
 	if (!result)
 		result = rdma_queue_send_request(tq);
 	if (result) {
-		rdma_queue_fail_to_connect(tq, result, "RDMA queue pair", rdma_queue_hint(result));
+		rdma_queue_fail_to_connect(
+			tq, result, "RDMA queue pair", rdma_queue_hint(result, hint));
 		return;
 	}
 	tq->state = RDMA_QUEUE_CONNECTING;

@@ -436,6 +436,15 @@ static uint64_t bufpool_oldest_idle_ns(const struct bufpool *pool)
 	return oldest_ns;
 }
 
+/* What is registered with a device stays, for it may not be had again: locked memory is short. */
+static uint64_t bufpool_kept_bytes(const struct bufpool *pool)
+{
+	for (unsigned i = 0; i < BUFPOOL_NR_REGISTRARS; i++)
+		if (pool->registrars[i])
+			return BUFPOOL_REGION_BYTES;
+	return 0;
+}
+
 static void bufpool_timer_expired(struct loop_timer *timer)
 {
 	struct bufpool *pool = container_of(timer, struct bufpool, timer);
@@ -444,10 +453,10 @@ static void bufpool_timer_expired(struct loop_timer *timer)
 
 	if (!list_empty(&pool->waiters))
 		loop_flush_later(pool->loop, &pool->serve);
-	bufpool_release_idle(pool, 0, now_ns - BUFPOOL_IDLE_NS);
+	bufpool_release_idle(pool, bufpool_kept_bytes(pool), now_ns - BUFPOOL_IDLE_NS);
 	oldest_ns = bufpool_oldest_idle_ns(pool);
-	if (oldest_ns != UINT64_MAX)
-		loop_timer_set(pool->loop, timer, oldest_ns + BUFPOOL_IDLE_NS);
+	if (oldest_ns != UINT64_MAX && pool->stats.bytes_mapped > bufpool_kept_bytes(pool))
+		loop_timer_set(pool->loop, timer, max_of(oldest_ns + BUFPOOL_IDLE_NS, now_ns + 1));
 }
 
 /* --- registrars, creation ------------------------------------------------------------------- */

@@ -84,7 +84,7 @@ void bufpool_put(struct bufpool *pool, struct buf *buf);
 void bufpool_abandon(struct bufpool *pool, struct buf *buf);
 
 /* Gives regions that are wholly free back to the system, down to KEEP_BYTES. The pool does so by
- * itself with those that were not used for ten seconds. */
+ * itself with those that were not used for ten seconds; while there are registrars it keeps one. */
 void bufpool_shrink(struct bufpool *pool, uint64_t keep_bytes);
 
 struct bufpool_stats {

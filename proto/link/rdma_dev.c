@@ -497,6 +497,23 @@ static void rdma_dev_init(struct rdma_dev *dev, struct rdma_devs *devs, struct i
 		list_init(&dev->eps[row]);
 }
 
+/* Data would wait for ever for a buffer that cannot be registered: there must be one. */
+static int rdma_dev_try_pool(struct rdma_dev *dev)
+{
+	struct bufpool *pool = dev->devs->pool;
+	struct bufpool_stats stats;
+	struct buf *buf;
+
+	bufpool_stats_get(pool, &stats);
+	if (stats.bytes_mapped)
+		return 0;
+	buf = bufpool_get(pool, 1);
+	if (!buf)
+		return -ENOMEM;
+	bufpool_put(pool, buf);
+	return 0;
+}
+
 static int rdma_dev_open(struct rdma_devs *devs, struct ibv_context *verbs, struct rdma_dev **ret)
 {
 	struct rdma_dev *dev = calloc(1, sizeof(*dev));
@@ -518,7 +535,9 @@ static int rdma_dev_open(struct rdma_devs *devs, struct ibv_context *verbs, stru
 	result = bufpool_registrar_add(devs->pool, &dev->registrar);
 	if (result)
 		goto leave_async;
-	result = devs->added ? devs->added(devs, dev) : 0;
+	result = rdma_dev_try_pool(dev);
+	if (!result && devs->added)
+		result = devs->added(devs, dev);
 	if (result)
 		goto del_registrar;
 	result = rdma_dev_watch(dev);
