@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "proto/base/log.h"
+#include "proto/nvme/log.h"
 #include "proto/nvme/nvme.h"
 #include "target/catalog.h"
+#include "target/discovery.h"
 #include "target/member.h"
 #include "target/reactor.h"
 #include "target/subsys.h"
@@ -290,12 +292,28 @@ void ctrl_follow(struct ctrl *ctrl, const struct catalog *catalog)
 {
 	const struct subsys *now;
 
-	if (ctrl->subsys->discovery)
+	if (ctrl->subsys->discovery) {
+		if (!ctrl->ending && discovery_differs(ctrl, catalog->previous, catalog))
+			ctrl->announce |= NVME_AEC_DISCOVERY;
 		return;
+	}
 	now = catalog_find(catalog, ctrl->subsys->nqn);
 	if (!now)
 		ctrl_end(ctrl, "its subsystem has been removed");
 	else if (!subsys_host_allowed(now, ctrl->hostnqn))
 		ctrl_end(ctrl, "its host may not use it any more");
+	else if (changed_ns_compare(ctrl, ctrl->subsys, now))
+		ctrl->announce |= NVME_AEC_NS;
 	ctrl->subsys = now ? now : &subsys_removed;
+}
+
+void ctrl_announce(struct ctrl *ctrl)
+{
+	uint32_t announce = ctrl->announce;
+
+	ctrl->announce = 0;
+	if (announce & NVME_AEC_NS)
+		event_raise(ctrl, NVME_AER_NOTICE, NVME_AER_NOTICE_NS_CHANGED, NVME_LOG_CHANGED_NS);
+	if (announce & NVME_AEC_DISCOVERY)
+		event_raise(ctrl, NVME_AER_NOTICE, NVME_AER_NOTICE_DISCOVERY, NVME_LOG_DISCOVERY);
 }

@@ -13,6 +13,7 @@
 #include "proto/base/list.h"
 #include "proto/base/loop.h"
 #include "proto/nvme/name.h"
+#include "target/changed_ns.h"
 #include "target/conn.h"
 #include "target/event.h"
 
@@ -65,6 +66,8 @@ struct ctrl {
 
 	uint32_t nr_io_queues; /* granted */
 	struct events events;
+	struct changed_ns changed_ns;
+	uint32_t announce; /* NVME_AEC_* of what the catalog has changed: ctrl_announce() */
 	uint32_t nr_members;
 	uint32_t nr_waiting;
 	struct loop_timer replace;
@@ -81,6 +84,8 @@ void ctrl_end(struct ctrl *ctrl, const char *why);
 /* Another catalog counts. Ends it when its subsystem is gone or its host may not use it any more.
  */
 void ctrl_follow(struct ctrl *ctrl, const struct catalog *catalog);
+/* All reactors follow: the host may hear of what concerns it, and finds it so on each queue. */
+void ctrl_announce(struct ctrl *ctrl);
 
 /* The admin queue is about to be freed. */
 void ctrl_admin_gone(struct ctrl *ctrl);

@@ -9,7 +9,9 @@
 
 #include "proto/link/address.h"
 #include "proto/nvme/fabrics.h"
+#include "proto/nvme/siphash.h"
 #include "target/catalog.h"
+#include "target/cmd.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/reactor.h"
@@ -76,70 +78,148 @@ static void discovery_make_entry(const struct conn *conn, const struct port *por
 	}
 }
 
-/* Copies the part of [AT, AT + SIZE) that lies in the window. */
-struct discovery_window {
-	uint64_t offset;
-	uint64_t length;
-	char *bytes;
+/* --- walking --------------------------------------------------------------------------------- */
+
+/* One pass over the entries of a host, each made only to be taken. */
+struct discovery_walk {
+	const struct conn *conn;
+	const char *hostnqn;
+	const struct catalog *catalog;
+	uint8_t lsp;
+	void (*take)(struct discovery_walk *walk); /* ENTRY; NULL: they are counted only */
+	uint64_t nr;				   /* before ENTRY */
+	struct nvme_disc_ext_entry entry;
+	const struct log_window *window;
+	uint64_t digest;
 };
 
-static void discovery_copy(
-	const struct discovery_window *window, uint64_t at, const void *from, size_t size)
+static size_t discovery_entry_size(const struct discovery_walk *walk)
 {
-	uint64_t start = max_of(at, window->offset);
-	uint64_t end = min_of(at + size, window->offset + window->length);
-
-	if (start < end)
-		memcpy(window->bytes + (start - window->offset), (const char *)from + (start - at),
-			end - start);
+	return walk->lsp & NVME_DISC_LSP_EXTDLPE ? sizeof(struct nvme_disc_ext_entry)
+						 : sizeof(struct nvme_disc_entry);
 }
 
-/* Into the window, if there is one; returns the number of entries. */
-static uint64_t discovery_entries(const struct ctrl *ctrl, const struct discovery_window *window)
+static uint64_t discovery_size(const struct discovery_walk *walk)
 {
-	const struct conn *conn = ctrl->admin;
-	const struct catalog *catalog = ctrl->reactor->catalog;
-	struct nvme_disc_entry entry;
+	return sizeof(struct nvme_disc_log) + walk->nr * discovery_entry_size(walk);
+}
+
+static void discovery_visit(
+	struct discovery_walk *walk, const struct port *port, const struct subsys *subsys)
+{
 	struct sockaddr_storage unused;
+
+	if (!discovery_address(walk->conn, port, &unused))
+		return;
+	if ((walk->lsp & NVME_DISC_LSP_PLEO) && port != walk->conn->port)
+		return;
+	if (walk->take) {
+		discovery_make_entry(walk->conn, port, subsys, &walk->entry.entry);
+		walk->take(walk);
+	}
+	walk->nr++;
+}
+
+static void discovery_walk_subsys(struct discovery_walk *walk, const struct subsys *subsys)
+{
+	for (uint32_t i = 0; i < walk->catalog->nr_ports; i++)
+		discovery_visit(walk, walk->catalog->port[i], subsys);
+}
+
+/* The port that the host came in on is the first of the discovery subsystem's. */
+static void discovery_walk_self(struct discovery_walk *walk)
+{
+	const struct port *own = walk->conn->port;
+
+	discovery_visit(walk, own, &subsys_discovery);
+	for (uint32_t i = 0; i < walk->catalog->nr_ports; i++)
+		if (walk->catalog->port[i] != own)
+			discovery_visit(walk, walk->catalog->port[i], &subsys_discovery);
+}
+
+static void discovery_walk(struct discovery_walk *walk)
+{
 	const struct subsys *subsys;
-	uint64_t nr = 1;
 
-	if (window) {
-		discovery_make_entry(conn, conn->port, &subsys_discovery, &entry);
-		discovery_copy(window, sizeof(struct nvme_disc_log), &entry, sizeof(entry));
-	}
-	list_for_each_entry (subsys, &catalog->subsystems, node) {
-		if (!subsys_host_allowed(subsys, ctrl->hostnqn))
-			continue;
-		for (uint32_t i = 0; i < catalog->nr_ports; i++) {
-			const struct port *port = catalog->port[i];
-
-			if (!discovery_address(conn, port, &unused))
-				continue;
-			if (window) {
-				discovery_make_entry(conn, port, subsys, &entry);
-				discovery_copy(window,
-					sizeof(struct nvme_disc_log) + nr * sizeof(entry), &entry,
-					sizeof(entry));
-			}
-			nr++;
-		}
-	}
-	return nr;
+	walk->entry.tel = le32(sizeof(walk->entry));
+	discovery_walk_self(walk);
+	list_for_each_entry (subsys, &walk->catalog->subsystems, node)
+		if (subsys_host_allowed(subsys, walk->hostnqn))
+			discovery_walk_subsys(walk, subsys);
 }
 
-uint64_t discovery_log_size(const struct ctrl *ctrl)
+/* --- Get Log Page ---------------------------------------------------------------------------- */
+
+static struct discovery_walk discovery_of_request(const struct request *request)
 {
-	return sizeof(struct nvme_disc_log) +
-	       discovery_entries(ctrl, NULL) * sizeof(struct nvme_disc_entry);
+	const struct ctrl *ctrl = request->conn->member.ctrl;
+
+	return (struct discovery_walk){.conn = ctrl->admin,
+		.hostnqn = ctrl->hostnqn,
+		.catalog = ctrl->reactor->catalog,
+		.lsp = request->cmd.get_log.lsp & DISCOVERY_LSP};
 }
 
-void discovery_log_fill(const struct ctrl *ctrl, uint64_t offset, uint32_t length, void *bytes)
+uint16_t discovery_log_check(const struct request *request)
 {
-	const struct discovery_window window = {.offset = offset, .length = length, .bytes = bytes};
-	struct nvme_disc_log header = {.genctr = le64(ctrl->reactor->catalog->generation),
-		.recfmt = le16(NVME_DISC_RECFMT)};
+	const uint8_t specific = request->cmd.get_log.lsp & (uint8_t)~NVME_GET_LOG_RAE;
 
-	header.numrec = le64(discovery_entries(ctrl, &window));
-	discovery_copy(&window, 0, &header, sizeof(header));
+	return specific & ~DISCOVERY_LSP ? CMD_INVALID_FIELD : 0;
+}
+
+uint64_t discovery_log_size(const struct request *request)
+{
+	struct discovery_walk walk = discovery_of_request(request);
+
+	discovery_walk(&walk);
+	return discovery_size(&walk);
+}
+
+static void discovery_take_for_window(struct discovery_walk *walk)
+{
+	log_window_copy(
+		walk->window, discovery_size(walk), &walk->entry, discovery_entry_size(walk));
+}
+
+void discovery_log_write(struct request *request, const struct log_window *window)
+{
+	struct discovery_walk walk = discovery_of_request(request);
+	struct nvme_disc_log header = {
+		.genctr = le64(walk.catalog->generation), .recfmt = le16(NVME_DISC_RECFMT)};
+
+	walk.window = window;
+	walk.take = discovery_take_for_window;
+	discovery_walk(&walk);
+	header.numrec = le64(walk.nr);
+	if (walk.lsp & NVME_DISC_LSP_EXTDLPE) {
+		header.dlpf = NVME_DISC_DLPF_EXTDLP;
+		header.tdlpl = le32((uint32_t)discovery_size(&walk));
+	}
+	log_window_copy(window, 0, &header, sizeof(header));
+}
+
+/* --- changes --------------------------------------------------------------------------------- */
+
+static void discovery_take_for_digest(struct discovery_walk *walk)
+{
+	const uint64_t key[2] = {walk->digest, walk->nr};
+
+	walk->digest = nvme_siphash(key, &walk->entry.entry, sizeof(walk->entry.entry));
+}
+
+static uint64_t discovery_digest(const struct ctrl *ctrl, const struct catalog *catalog)
+{
+	struct discovery_walk walk = {.conn = ctrl->admin,
+		.hostnqn = ctrl->hostnqn,
+		.catalog = catalog,
+		.take = discovery_take_for_digest};
+
+	discovery_walk(&walk);
+	return walk.digest;
+}
+
+bool discovery_differs(
+	const struct ctrl *ctrl, const struct catalog *before, const struct catalog *now)
+{
+	return discovery_digest(ctrl, before) != discovery_digest(ctrl, now);
 }

@@ -1,18 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The discovery log of one host: the discovery controller itself and every subsystem the host may
- * use, on every port.
+ * The discovery log of one host: the discovery subsystem itself, every subsystem the host may use,
+ * both on every port, and the referrals to others.
  */
 #ifndef HAUL_TARGET_DISCOVERY_H
 #define HAUL_TARGET_DISCOVERY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "target/log_pages.h"
+
+struct catalog;
 struct ctrl;
 
-/* Whole log as CTRL's host sees it now. */
-uint64_t discovery_log_size(const struct ctrl *ctrl);
-/* Its bytes from OFFSET, LENGTH of them at most; what is behind the end is left alone. */
-void discovery_log_fill(const struct ctrl *ctrl, uint64_t offset, uint32_t length, void *bytes);
+/* Log specific parameters that are served. */
+#define DISCOVERY_LSP (NVME_DISC_LSP_EXTDLPE | NVME_DISC_LSP_PLEO)
+
+/* Get Log Page: the whole log as the host sees it now, in the form it asks for. */
+uint16_t discovery_log_check(const struct request *request);
+uint64_t discovery_log_size(const struct request *request);
+void discovery_log_write(struct request *request, const struct log_window *window);
+
+/* Whether the host of CTRL sees anything else in NOW than in BEFORE. */
+bool discovery_differs(
+	const struct ctrl *ctrl, const struct catalog *before, const struct catalog *now);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "proto/nvme/log.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/event.h"
@@ -115,6 +116,15 @@ static const struct feature *feature_find(const struct ctrl *ctrl, uint8_t fid)
 		return feature->discovery || !ctrl->subsys->discovery ? feature : NULL;
 	}
 	return NULL;
+}
+
+uint32_t feature_effects(const struct ctrl *ctrl, uint8_t fid)
+{
+	bool host_id = fid == NVME_FEAT_HOST_ID && !ctrl->subsys->discovery;
+
+	return host_id || feature_find(ctrl, fid)
+		       ? NVME_LOG_FEATURES_FSUPP | NVME_LOG_FEATURES_SCOPE_CTRL
+		       : 0;
 }
 
 /* --- Set Features ---------------------------------------------------------------------------- */

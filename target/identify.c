@@ -50,7 +50,7 @@ static void identify_ctrl_common(const struct ctrl *ctrl, struct nvme_id_ctrl *i
 static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 {
 	identify_ctrl_common(ctrl, id);
-	id->lpa = NVME_ID_LPA_EXTENDED | NVME_ID_LPA_LID0;
+	id->lpa = NVME_ID_LPA_EFFECTS | NVME_ID_LPA_EXTENDED | NVME_ID_LPA_LID0;
 	if (ctrl->subsys->discovery) {
 		id->cntrltype = NVME_CNTRLTYPE_DISCOVERY;
 		id->dctype = NVME_DCTYPE_DDC;
@@ -62,7 +62,6 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	id->oaes = le32(NVME_AEC_NS);
 	id->acl = CTRL_MAX_ABORTS - 1;
 	id->frmw = NVME_ID_FRMW_SLOT1_READONLY | 1 << NVME_ID_FRMW_SLOTS_SHIFT;
-	id->lpa |= NVME_ID_LPA_EFFECTS;
 	id->wctemp = le16(IDENTIFY_WCTEMP);
 	id->cctemp = le16(IDENTIFY_CCTEMP);
 	id->nn = le32(SUBSYS_MAX_NSID);

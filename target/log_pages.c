@@ -2,17 +2,19 @@
 /*
  * Get Log Page (NVMe base 2.0 5.16): one row a page. A page is made whole and cut to what is asked.
  */
-#include "proto/nvme/log.h"
+#include "target/log_pages.h"
 
 #include <string.h>
 
+#include "proto/nvme/fabrics.h"
 #include "proto/nvme/identify.h"
+#include "proto/nvme/log.h"
+#include "target/changed_ns.h"
 #include "target/cmd.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/discovery.h"
 #include "target/event.h"
-#include "target/reactor.h"
 #include "target/subsys.h"
 
 #define LOG_PAGE_MAX_BYTES   4096
@@ -23,48 +25,88 @@ struct log_page {
 	uint8_t lid;
 	bool io;	/* I/O controllers have it */
 	bool discovery; /* discovery controllers have it */
-	uint32_t size;	/* 0: the discovery log */
-	void (*fill)(
-		const struct ctrl *ctrl, void *page); /* into zeros; NULL: they are the truth */
+	uint8_t lsp;	/* log specific parameters that are served, for page 00h */
+	uint32_t size;
+	/* Made whole, in zeros, and then cut. NULL: zeros are the truth. */
+	void (*fill)(struct request *request, void *page);
+	/* Instead: a page of any length, copied piece by piece. */
+	uint16_t (*check)(const struct request *request);
+	uint64_t (*length)(const struct request *request);
+	void (*write)(struct request *request, const struct log_window *window);
+	/* It was read without RAE. */
+	void (*clear)(struct ctrl *ctrl);
 };
 
-static void log_page_supported(const struct ctrl *ctrl, void *page);
+static const struct log_page *log_page_find(const struct ctrl *ctrl, uint8_t lid);
 
-static void log_page_smart(const struct ctrl *ctrl, void *page)
+static void log_page_supported(struct request *request, void *page)
+{
+	struct nvme_log_supported *supported = page;
+
+	for (unsigned lid = 0; lid < NVME_LOG_MAX_IDS; lid++) {
+		const struct log_page *other =
+			log_page_find(request->conn->member.ctrl, (uint8_t)lid);
+
+		if (other)
+			supported->lid[lid] = le32(NVME_LOG_LSUPP | NVME_LOG_SPECIFIC(other->lsp));
+	}
+}
+
+static void log_page_smart(struct request *request, void *page)
 {
 	struct nvme_log_smart *smart = page;
 
-	(void)ctrl;
+	(void)request;
 	smart->temperature = le16(LOG_PAGE_TEMPERATURE);
 	smart->available_spare = 100;
 	smart->spare_threshold = 10;
 	smart->power_cycles = le128(1);
 }
 
-static void log_page_fw_slot(const struct ctrl *ctrl, void *page)
+static void log_page_fw_slot(struct request *request, void *page)
 {
 	struct nvme_log_fw_slot *slot = page;
 
-	(void)ctrl;
+	(void)request;
 	slot->afi = 1;
 	memset(slot->frs[0], ' ', sizeof(slot->frs[0]));
 	memcpy(slot->frs[0], HAUL_VERSION, min_of(sizeof(slot->frs[0]), sizeof(HAUL_VERSION) - 1));
 }
 
-static le32_t log_page_effects_of(const struct cmd *command)
+static le32_t log_page_effects_of(const struct cmd *command, uint32_t scope)
 {
-	return le32(command ? NVME_EFFECTS_CSUPP | command->effects : 0);
+	return le32(command ? NVME_EFFECTS_CSUPP | scope | command->effects : 0);
 }
 
-static void log_page_effects(const struct ctrl *ctrl, void *page)
+static void log_page_changed_ns(struct request *request, void *page)
 {
+	changed_ns_show(request->conn->member.ctrl, le64_get(request->cmd.get_log.lpo), page);
+}
+
+static void log_page_effects(struct request *request, void *page)
+{
+	const bool discovery = request->conn->subsys->discovery;
 	struct nvme_log_effects *effects = page;
 
-	(void)ctrl;
-	for (unsigned opcode = 0; opcode < 256; opcode++) {
-		effects->iocs[opcode] = log_page_effects_of(cmd_io_find((uint8_t)opcode));
-		effects->acs[opcode] = log_page_effects_of(cmd_admin_find((uint8_t)opcode));
+	for (unsigned i = 0; i < 256; i++) {
+		uint8_t opcode = (uint8_t)i;
+
+		if (!discovery)
+			effects->iocs[i] =
+				log_page_effects_of(cmd_io_find(opcode), NVME_EFFECTS_SCOPE_NS);
+		effects->acs[i] = log_page_effects_of(
+			discovery ? cmd_discovery_find(opcode) : cmd_admin_find(opcode),
+			NVME_EFFECTS_SCOPE_CTRL);
 	}
+}
+
+static void log_page_features(struct request *request, void *page)
+{
+	struct nvme_log_features *features = page;
+
+	for (unsigned fid = 0; fid < 256; fid++)
+		features->fid[fid] =
+			le32(feature_effects(request->conn->member.ctrl, (uint8_t)fid));
 }
 
 static const struct log_page log_page_table[] = {
@@ -73,7 +115,7 @@ static const struct log_page log_page_table[] = {
 		.discovery = true,
 		.size = sizeof(struct nvme_log_supported),
 		.fill = log_page_supported},
-	/* No error is kept, no namespace changes: their pages are empty. */
+	/* No error is kept. */
 	{.lid = NVME_LOG_ERROR, .io = true, .size = sizeof(struct nvme_log_error)},
 	{.lid = NVME_LOG_SMART,
 		.io = true,
@@ -83,12 +125,32 @@ static const struct log_page log_page_table[] = {
 		.io = true,
 		.size = sizeof(struct nvme_log_fw_slot),
 		.fill = log_page_fw_slot},
-	{.lid = NVME_LOG_CHANGED_NS, .io = true, .size = sizeof(struct nvme_log_changed_ns)},
+	{.lid = NVME_LOG_CHANGED_NS,
+		.io = true,
+		.size = sizeof(struct nvme_log_changed_ns),
+		.fill = log_page_changed_ns,
+		.clear = changed_ns_clear},
 	{.lid = NVME_LOG_EFFECTS,
 		.io = true,
+		.discovery = true,
 		.size = sizeof(struct nvme_log_effects),
 		.fill = log_page_effects},
-	{.lid = NVME_LOG_DISCOVERY, .discovery = true},
+	{.lid = NVME_LOG_FEATURES,
+		.io = true,
+		.discovery = true,
+		.size = sizeof(struct nvme_log_features),
+		.fill = log_page_features},
+	/* Goes with the two before by LPA bit 5. There are no NVMe-MI commands. */
+	{.lid = NVME_LOG_MI_COMMANDS,
+		.io = true,
+		.discovery = true,
+		.size = sizeof(struct nvme_log_mi_commands)},
+	{.lid = NVME_LOG_DISCOVERY,
+		.discovery = true,
+		.lsp = DISCOVERY_LSP,
+		.check = discovery_log_check,
+		.length = discovery_log_size,
+		.write = discovery_log_write},
 };
 
 static const struct log_page *log_page_find(const struct ctrl *ctrl, uint8_t lid)
@@ -102,57 +164,100 @@ static const struct log_page *log_page_find(const struct ctrl *ctrl, uint8_t lid
 	return NULL;
 }
 
-static void log_page_supported(const struct ctrl *ctrl, void *page)
+static uint64_t log_page_length(const struct request *request, const struct log_page *page)
 {
-	struct nvme_log_supported *supported = page;
-
-	for (unsigned lid = 0; lid < NVME_LOG_MAX_IDS; lid++)
-		if (log_page_find(ctrl, (uint8_t)lid))
-			supported->lid[lid] = le32(NVME_LOG_LSUPP);
+	return page->length ? page->length(request) : page->size;
 }
 
-static uint64_t log_page_size(const struct ctrl *ctrl, const struct log_page *page)
+/* --- the command ----------------------------------------------------------------------------- */
+
+/* NVMe base 2.0 5.16.1: pages of a controller are asked for without a namespace. */
+static bool log_page_is_of_ctrl(const struct request *request)
 {
-	return page->size ? page->size : discovery_log_size(ctrl);
+	uint32_t nsid = le32_get(request->cmd.nsid);
+
+	return nsid == 0 || nsid == NVME_NSID_ALL;
 }
 
 uint16_t cmd_get_log_prepare(struct request *request)
 {
 	const struct nvme_cmd_get_log *get = &request->cmd.get_log;
-	const struct ctrl *ctrl = request->conn->member.ctrl;
-	const struct log_page *page = log_page_find(ctrl, get->lid);
+	const struct log_page *page = log_page_find(request->conn->member.ctrl, get->lid);
 	uint64_t offset = le64_get(get->lpo);
 	uint64_t length =
 		((uint64_t)le16_get(get->numdl) + ((uint64_t)le16_get(get->numdu) << 16) + 1) * 4;
+	uint16_t status;
 
 	if (!page)
 		return NVME_SC_LOG_PAGE_INVALID | NVME_STATUS_DNR;
 	/* An index offset is for pages that say so in page 00h; none of ours does. */
-	if (length > CMD_MAX_BYTES || offset % 4 || (get->ot & NVME_GET_LOG_OT) ||
-		offset > log_page_size(ctrl, page))
+	if (length > CMD_MAX_BYTES || offset % 4 || (get->ot & NVME_GET_LOG_OT))
+		return CMD_INVALID_FIELD;
+	if (!log_page_is_of_ctrl(request))
+		return CMD_INVALID_FIELD;
+	status = page->check ? page->check(request) : 0;
+	if (status)
+		return status;
+	if (offset > log_page_length(request, page))
 		return CMD_INVALID_FIELD;
 	request->data_len = (uint32_t)length;
 	return 0;
 }
 
-void cmd_get_log_run(struct request *request)
+void log_window_copy(const struct log_window *window, uint64_t at, const void *from, size_t size)
 {
-	const struct nvme_cmd_get_log *get = &request->cmd.get_log;
-	struct ctrl *ctrl = request->conn->member.ctrl;
-	const struct log_page *page = log_page_find(ctrl, get->lid);
-	uint64_t offset = le64_get(get->lpo);
-	bool retain = get->lsp & NVME_GET_LOG_RAE;
-	_Alignas(8) char bytes[LOG_PAGE_MAX_BYTES] = {0};
+	uint64_t start = max_of(at, window->offset);
+	uint64_t end = min_of(at + size, window->offset + window->length);
 
-	ctrl_alive(ctrl);
-	if (!page->size) {
-		discovery_log_fill(ctrl, offset, request->data_len, request->bytes);
-	} else {
-		if (page->fill)
-			page->fill(ctrl, bytes);
-		memcpy(request->bytes, bytes + offset,
-			min_of((uint64_t)request->data_len, page->size - offset));
-	}
+	if (start < end)
+		memcpy(window->bytes + (start - window->offset), (const char *)from + (start - at),
+			end - start);
+}
+
+static struct log_window log_page_window(const struct request *request)
+{
+	return (struct log_window){.offset = le64_get(request->cmd.get_log.lpo),
+		.length = request->data_len,
+		.bytes = request->bytes};
+}
+
+/* The host hears of what was read before it hears of what comes next. */
+static void log_page_end(struct request *request)
+{
+	struct ctrl *ctrl = request->conn->member.ctrl;
+	const struct log_page *page = log_page_find(ctrl, request->cmd.get_log.lid);
+	bool retain = request->cmd.get_log.lsp & NVME_GET_LOG_RAE;
+	uint64_t offset = le64_get(request->cmd.get_log.lpo);
+
+	if (page->clear && !retain)
+		page->clear(ctrl);
 	request_complete(request, 0);
 	event_log_read(ctrl, page->lid, offset, retain);
+}
+
+void log_page_answer(struct request *request, const void *page, size_t size)
+{
+	struct log_window window = log_page_window(request);
+
+	log_window_copy(&window, 0, page, size);
+	log_page_end(request);
+}
+
+void cmd_get_log_run(struct request *request)
+{
+	struct ctrl *ctrl = request->conn->member.ctrl;
+	const struct log_page *page = log_page_find(ctrl, request->cmd.get_log.lid);
+	_Alignas(8) char bytes[LOG_PAGE_MAX_BYTES] = {0};
+	struct log_window window;
+
+	ctrl_alive(ctrl);
+	if (page->write) {
+		window = log_page_window(request);
+		page->write(request, &window);
+		log_page_end(request);
+		return;
+	}
+	if (page->fill)
+		page->fill(request, bytes);
+	log_page_answer(request, bytes, page->size);
 }

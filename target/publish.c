@@ -148,18 +148,29 @@ static void publish_opened(struct loop_message *message)
 		publish_end(publish_of(message));
 }
 
-/* On the first reactor, when all others have switched: who comes in finds what there is. */
-static void publish_open(struct loop_message *message)
+static void publish_open_ports(const struct publish *publish)
 {
-	struct publish_part *part = container_of(message, struct publish_part, message);
-	const struct catalog *previous = part->publish->target->catalog;
-	const struct catalog *catalog = part->publish->catalog;
+	const struct catalog *previous = publish->target->catalog;
+	const struct catalog *catalog = publish->catalog;
 
 	for (uint32_t i = 0; i < previous->nr_ports; i++)
 		if (!catalog_has_port(catalog, previous->port[i]))
 			port_release(previous->port[i]);
 	for (uint32_t i = 0; i < catalog->nr_ports; i++)
 		port_open(catalog->port[i]);
+}
+
+/* All have switched: who comes in, or is told of a change, finds what there is. */
+static void publish_open(struct loop_message *message)
+{
+	struct publish_part *part = container_of(message, struct publish_part, message);
+	struct reactor *reactor = publish_reactor(part);
+
+	if (part->index == 0)
+		publish_open_ports(part->publish);
+	for (uint32_t slot = 0; slot < REACTOR_MAX_CTRLS; slot++)
+		if (reactor->ctrls[slot])
+			ctrl_announce(reactor->ctrls[slot]);
 	publish_answer(part, publish_opened);
 }
 
@@ -168,7 +179,7 @@ static void publish_switched(struct loop_message *message)
 	struct publish *publish = publish_of(message);
 
 	if (publish_is_answered(message, "switch"))
-		publish_ask(publish, 1, publish_open);
+		publish_ask_all(publish, publish_open);
 }
 
 /* Controllers first: their events depend on what they had. */

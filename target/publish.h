@@ -6,8 +6,9 @@
  *
  *   attach   each reactor opens queues for namespaces that are new    -> abandon on failure
  *   listen   the first reactor ends listeners that go, starts those that come    -> undone, too
- *   switch   each reactor: commands see the new catalog, hosts are told what concerns them
- *   open     the first reactor lets in the hosts that have come to new listeners meanwhile
+ *   switch   each reactor: commands see the new catalog
+ *   open     each reactor tells its hosts what concerns them, the first one lets in the hosts that
+ *            have come to new listeners meanwhile
  *   then the catalog before is freed; removed disks are closed when their last command is over
  */
 #ifndef HAUL_TARGET_PUBLISH_H

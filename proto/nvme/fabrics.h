@@ -233,11 +233,22 @@ struct nvme_disc_log {
 	le64_t genctr;
 	le64_t numrec;
 	le16_t recfmt;
-	uint8_t rsvd18[1006];
+	uint8_t dlpf;
+	uint8_t rsvd19;
+	le32_t tdlpl; /* with extended entries: of the whole page */
+	uint8_t rsvd24[1000];
 	struct nvme_disc_entry entry[];
 };
 static_assert(sizeof(struct nvme_disc_log) == 1024);
 static_assert(offsetof(struct nvme_disc_log, recfmt) == 16);
+static_assert(offsetof(struct nvme_disc_log, tdlpl) == 20);
+
+#define NVME_DISC_DLPF_EXTDLP 0x01 /* the entries are extended ones */
+
+/* Log specific parameter of Get Log Page, and the same bits in page 00h: supported. */
+#define NVME_DISC_LSP_EXTDLPE 0x01 /* extended entries */
+#define NVME_DISC_LSP_PLEO    0x02 /* entries of the port asked only */
+#define NVME_DISC_LSP_ALLSUBE 0x04 /* of all subsystems, not just the host's */
 
 /* Extended entry: the 1024 bytes above, then attributes (also what Discovery Information Management
  * carries). */

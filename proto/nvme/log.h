@@ -24,6 +24,7 @@ enum nvme_log_id {
 	NVME_LOG_ENDURANCE_GROUP = 0x09,
 	NVME_LOG_ANA = 0x0c,
 	NVME_LOG_FEATURES = 0x12,
+	NVME_LOG_MI_COMMANDS = 0x13,
 	NVME_LOG_DISCOVERY = 0x70,
 	NVME_LOG_RESERVATION = 0x80,
 	NVME_LOG_SANITIZE = 0x81,
@@ -37,8 +38,10 @@ struct nvme_log_supported {
 };
 static_assert(sizeof(struct nvme_log_supported) == 1024);
 
-#define NVME_LOG_LSUPP 0x1u /* this page is there */
-#define NVME_LOG_IOS   0x2u /* ... with an index offset */
+#define NVME_LOG_LSUPP		0x1u /* this page is there */
+#define NVME_LOG_IOS		0x2u /* ... with an index offset */
+/* Bits 31:16: what only this page has. */
+#define NVME_LOG_SPECIFIC(bits) ((uint32_t)(bits) << 16)
 
 /* 01h: one entry */
 struct nvme_log_error {
@@ -120,11 +123,14 @@ struct nvme_log_effects {
 static_assert(sizeof(struct nvme_log_effects) == 4096);
 static_assert(offsetof(struct nvme_log_effects, iocs) == 1024);
 
-#define NVME_EFFECTS_CSUPP 0x1u	 /* supported */
-#define NVME_EFFECTS_LBCC  0x2u	 /* changes the content of blocks */
-#define NVME_EFFECTS_NCC   0x4u	 /* changes a namespace's capabilities */
-#define NVME_EFFECTS_NIC   0x8u	 /* changes the inventory of namespaces */
-#define NVME_EFFECTS_CCC   0x10u /* changes the controller's capabilities */
+#define NVME_EFFECTS_CSUPP	0x1u  /* supported */
+#define NVME_EFFECTS_LBCC	0x2u  /* changes the content of blocks */
+#define NVME_EFFECTS_NCC	0x4u  /* changes a namespace's capabilities */
+#define NVME_EFFECTS_NIC	0x8u  /* changes the inventory of namespaces */
+#define NVME_EFFECTS_CCC	0x10u /* changes the controller's capabilities */
+/* Bits 31:20: what the command is about. */
+#define NVME_EFFECTS_SCOPE_NS	(1u << 20)
+#define NVME_EFFECTS_SCOPE_CTRL (1u << 21)
 
 /* 0Ch: header, then groups, each followed by its NSIDs */
 struct nvme_log_ana {
@@ -164,6 +170,13 @@ static_assert(sizeof(struct nvme_log_features) == 1024);
 #define NVME_LOG_FEATURES_FSUPP	     0x1u
 #define NVME_LOG_FEATURES_SCOPE_NS   (1u << 20)
 #define NVME_LOG_FEATURES_SCOPE_CTRL (1u << 21)
+
+/* 13h: NVMe-MI commands supported and effects */
+struct nvme_log_mi_commands {
+	le32_t command[256];
+	uint8_t rsvd1024[3072];
+};
+static_assert(sizeof(struct nvme_log_mi_commands) == 4096);
 
 /* 80h: reservation notification */
 enum nvme_reservation_notice {

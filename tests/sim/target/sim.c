@@ -515,3 +515,35 @@ struct sim_conn *sim_queue(
 	assert_int_equal(sim_run(sim, sc, &cmd), 0);
 	return sc;
 }
+
+uint16_t sim_ask_event(struct sim *sim, struct sim_conn *admin)
+{
+	struct nvme_cmd cmd = sim_cmd(NVME_OPC_ASYNC_EVENT_REQUEST, 0, 0);
+
+	assert_true(sim_send(sim, admin, &cmd));
+	sim_settle(sim);
+	return le16_get(cmd.cid);
+}
+
+void sim_get_log(struct sim *sim, struct sim_conn *admin, uint8_t lid, uint64_t offset,
+	uint32_t length, uint8_t lsp)
+{
+	struct nvme_cmd cmd = sim_cmd(NVME_OPC_GET_LOG_PAGE, NVME_NSID_ALL, length);
+
+	cmd.get_log.lid = lid;
+	cmd.get_log.lsp = lsp;
+	cmd.get_log.numdl = le16((uint16_t)(length / 4 - 1));
+	cmd.get_log.lpo = le64(offset);
+	assert_true(sim_send(sim, admin, &cmd));
+	sim_settle(sim);
+	assert_int_equal(nvme_cqe_status(&admin->last), 0);
+}
+
+void sim_set_feature(struct sim *sim, struct sim_conn *admin, uint8_t fid, uint32_t value)
+{
+	struct nvme_cmd cmd = sim_cmd(NVME_OPC_SET_FEATURES, 0, 0);
+
+	cmd.features.fid = fid;
+	cmd.features.cdw11 = le32(value);
+	assert_int_equal(sim_run(sim, admin, &cmd), 0);
+}

@@ -109,6 +109,12 @@ struct nvme_cmd sim_connect(const char *subnqn, uint16_t qid, uint16_t sqsize, u
 struct sim_conn *sim_admin(struct sim *sim, const char *subnqn);
 struct sim_conn *sim_queue(
 	struct sim *sim, const struct sim_conn *admin, uint16_t qid, uint16_t depth);
+/* An asynchronous event request; returns its command id. */
+uint16_t sim_ask_event(struct sim *sim, struct sim_conn *admin);
+/* Get Log Page of a controller, which succeeds: admin->data has its start. LSP: with RAE. */
+void sim_get_log(struct sim *sim, struct sim_conn *admin, uint8_t lid, uint64_t offset,
+	uint32_t length, uint8_t lsp);
+void sim_set_feature(struct sim *sim, struct sim_conn *admin, uint8_t fid, uint32_t value);
 uint16_t sim_cntlid(const struct sim_conn *admin);
 
 #endif

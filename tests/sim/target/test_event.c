@@ -15,13 +15,12 @@
 struct host {
 	struct sim *sim;
 	struct sim_conn *admin;
-	uint16_t next_cid;
 };
 
 static struct host setup(void)
 {
 	struct sim *sim = sim_create(1, MEMORY);
-	struct host host = {sim, sim_admin(sim, SIM_NQN), 100};
+	struct host host = {sim, sim_admin(sim, SIM_NQN)};
 
 	event_configure(host.admin->conn->member.ctrl, NVME_AEC_NS | NVME_AEC_ANA);
 	return host;
@@ -32,15 +31,9 @@ static struct ctrl *ctrl_of(const struct host *host)
 	return host->admin->conn->member.ctrl;
 }
 
-/* One request more; returns its id. */
 static uint16_t ask(struct host *host)
 {
-	struct nvme_cmd cmd = sim_cmd(NVME_OPC_ASYNC_EVENT_REQUEST, 0, 0);
-
-	cmd.cid = le16(++host->next_cid);
-	assert_true(sim_send(host->sim, host->admin, &cmd));
-	sim_settle(host->sim);
-	return host->next_cid;
+	return sim_ask_event(host->sim, host->admin);
 }
 
 static void raise_event(struct host *host, uint32_t event)
@@ -51,14 +44,7 @@ static void raise_event(struct host *host, uint32_t event)
 
 static void read_log(struct host *host, uint8_t lid, uint64_t offset, bool retain)
 {
-	struct nvme_cmd cmd = sim_cmd(NVME_OPC_GET_LOG_PAGE, NVME_NSID_ALL, 64);
-
-	cmd.get_log.lid = lid;
-	cmd.get_log.numdl = le16(64 / 4 - 1);
-	cmd.get_log.lpo = le64(offset);
-	cmd.get_log.lsp = retain ? NVME_GET_LOG_RAE : 0;
-	assert_true(sim_send(host->sim, host->admin, &cmd));
-	sim_settle(host->sim);
+	sim_get_log(host->sim, host->admin, lid, offset, 64, retain ? NVME_GET_LOG_RAE : 0);
 }
 
 /* The last of NR responses since BEFORE is that of request CID with EVENT. */
