@@ -15,6 +15,7 @@
 #include "initiator/admin.h"
 #include "initiator/discovery.h"
 #include "initiator/limits.h"
+#include "initiator/lookup.h"
 #include "initiator/namespace.h"
 #include "initiator/queue.h"
 #include "initiator/resolve.h"
@@ -32,6 +33,7 @@ enum connect_step {
 	STEP_IDENTIFY,
 	STEP_LOG,
 	STEP_HANG_UP,
+	STEP_CHOOSE,
 	STEP_LIMITS,
 	STEP_NR_QUEUES,
 	STEP_NAMESPACES,
@@ -43,11 +45,10 @@ enum connect_step {
 static const uint8_t connect_plan[] = {STEP_RESOLVE, STEP_TRANSPORT, STEP_CAP, STEP_VS, STEP_ENABLE,
 	STEP_READY, STEP_IDENTIFY, STEP_LIMITS, STEP_NR_QUEUES, STEP_NAMESPACES, STEP_NAMESPACE,
 	STEP_END};
-/* Without: discovery first, whose log gives the rest of the address. */
+/* Without: a discovery controller first, and again while one refers to another; what they list
+ * gives the rest of the address. */
 static const uint8_t connect_plan_looking[] = {STEP_RESOLVE, STEP_TRANSPORT, STEP_CAP, STEP_VS,
-	STEP_ENABLE, STEP_READY, STEP_IDENTIFY, STEP_LOG, STEP_HANG_UP, STEP_RESOLVE,
-	STEP_TRANSPORT, STEP_CAP, STEP_VS, STEP_ENABLE, STEP_READY, STEP_IDENTIFY, STEP_LIMITS,
-	STEP_NR_QUEUES, STEP_NAMESPACES, STEP_NAMESPACE, STEP_END};
+	STEP_ENABLE, STEP_READY, STEP_IDENTIFY, STEP_LOG, STEP_HANG_UP, STEP_CHOOSE, STEP_END};
 
 struct connect_step_row {
 	const char *name;
@@ -74,18 +75,43 @@ void connect_step_done(struct haul_ctrl *ctrl)
 		connect_step(ctrl)->start(ctrl);
 }
 
+/* Leaves a discovery controller that does not answer as it should. Requests that are out come back
+ * with the end of the queue, see connect_is_leaving(). */
+static void connect_leave(struct haul_ctrl *ctrl)
+{
+	loop_timer_cancel(ctrl->hl->loop, &ctrl->step_timer);
+	if (ctrl->resolve) {
+		resolve_abandon(ctrl->resolve);
+		ctrl->resolve = NULL;
+	}
+	while (*ctrl->plan != STEP_HANG_UP)
+		ctrl->plan++;
+	if (ctrl->admin && !queue_is_quiet(ctrl->admin))
+		queue_end(ctrl->admin, -ECANCELED);
+	else
+		connect_admin_closed(ctrl);
+}
+
+static bool connect_is_leaving(const struct haul_ctrl *ctrl)
+{
+	return *ctrl->plan == STEP_HANG_UP;
+}
+
 void connect_step_failed(struct haul_ctrl *ctrl, int result, const char *format, ...)
 {
 	char why[HAUL_ERROR_BYTES];
 	va_list args;
 	int n;
 
-	n = snprintf(why, sizeof(why), "%s%s: ", ctrl->looking ? "discovery: " : "",
+	n = snprintf(why, sizeof(why), "%s%s: ", ctrl->lookup ? "discovery: " : "",
 		connect_step(ctrl)->name);
 	va_start(args, format);
 	vsnprintf(why + n, sizeof(why) - (size_t)n, format, args);
 	va_end(args);
-	ctrl_fail(ctrl, result, why);
+	if (lookup_pass_over(ctrl, why))
+		connect_leave(ctrl);
+	else
+		ctrl_fail(ctrl, result, why);
 }
 
 static void connect_command_answered(struct haul_request *request)
@@ -95,7 +121,7 @@ static void connect_command_answered(struct haul_request *request)
 	uint16_t status;
 	int result = request_result(request, &status);
 
-	if (ctrl->state != CTRL_CONNECTING)
+	if (ctrl->state != CTRL_CONNECTING || connect_is_leaving(ctrl))
 		return;
 	step = connect_step(ctrl);
 	if (!result)
@@ -271,14 +297,14 @@ static void connect_identify_answered(struct haul_ctrl *ctrl, const struct nvme_
 	int error;
 
 	(void)cqe;
-	ctrl->limits.is_discovery = ctrl->looking || id->cntrltype == NVME_CNTRLTYPE_DISCOVERY ||
+	ctrl->limits.is_discovery = ctrl->lookup || id->cntrltype == NVME_CNTRLTYPE_DISCOVERY ||
 				    strcmp(ctrl->nqn, NVME_DISCOVERY_NQN) == 0;
 	error = limits_read(ctrl, id, why, sizeof(why));
 	if (error) {
 		connect_step_failed(ctrl, error, "%s", why);
 		return;
 	}
-	if (ctrl->limits.is_discovery && !ctrl->looking)
+	if (ctrl->limits.is_discovery && !ctrl->lookup)
 		ctrl_connected(ctrl); /* the rest of the plan is about I/O */
 	else
 		connect_step_done(ctrl);
@@ -405,28 +431,22 @@ static void connect_namespace(struct haul_ctrl *ctrl)
 static void connect_log_read(struct haul_ctrl *ctrl, void *context, int result, uint16_t status,
 	const char *why, struct haul_discovery_log *log)
 {
-	const struct haul_discovery_entry *entry;
-	char text[HAUL_ERROR_BYTES * 3 / 4];
+	char text[128];
 
 	(void)context;
 	(void)status;
-	if (ctrl->state != CTRL_CONNECTING)
-		goto free_log;
-	if (result) {
+	if (ctrl->state != CTRL_CONNECTING || connect_is_leaving(ctrl)) {
+		free(log);
+		return;
+	}
+	if (!result) {
+		result = lookup_take(ctrl, log, text, sizeof(text));
+		why = text;
+	}
+	if (result)
 		connect_step_failed(ctrl, result, "%s", why);
-		goto free_log;
-	}
-	entry = discovery_choose(log, &ctrl->uri, &result, text, sizeof(text));
-	if (!entry) {
-		connect_step_failed(ctrl, result, "%s", text);
-		goto free_log;
-	}
-	strcpy(ctrl->nqn, entry->subsystem_nqn);
-	discovery_apply(entry, &ctrl->uri);
-	connect_step_done(ctrl);
-
-free_log:
-	free(log);
+	else
+		connect_step_done(ctrl);
 }
 
 static void connect_log(struct haul_ctrl *ctrl)
@@ -437,7 +457,27 @@ static void connect_log(struct haul_ctrl *ctrl)
 		connect_step_failed(ctrl, error, "%s", strerror(-error));
 }
 
-/* The connection to discovery is gone; the next step makes the one to the subsystem. */
+/* Everything was asked, or the next discovery controller is. */
+static void connect_choose(struct haul_ctrl *ctrl)
+{
+	char text[HAUL_ERROR_BYTES * 3 / 4];
+	int result;
+
+	if (lookup_next(ctrl)) {
+		ctrl->plan = connect_plan_looking;
+		connect_step(ctrl)->start(ctrl);
+		return;
+	}
+	result = lookup_choose(ctrl, text, sizeof(text));
+	if (result) {
+		connect_step_failed(ctrl, result, "%s", text);
+		return;
+	}
+	ctrl->plan = connect_plan;
+	connect_step(ctrl)->start(ctrl);
+}
+
+/* The connection to discovery is gone. */
 static void connect_hung_up(struct loop_timer *timer)
 {
 	struct haul_ctrl *ctrl = container_of(timer, struct haul_ctrl, step_timer);
@@ -445,7 +485,6 @@ static void connect_hung_up(struct loop_timer *timer)
 	loop_timer_init(&ctrl->step_timer, connect_step_expired);
 	queue_free(ctrl->admin);
 	ctrl->admin = NULL;
-	ctrl->looking = false;
 	ctrl->limits = (struct ctrl_limits){0};
 	connect_step_done(ctrl);
 }
@@ -470,6 +509,7 @@ static const struct connect_step_row connect_steps[] = {
 	[STEP_IDENTIFY] = {"Identify Controller", connect_identify, connect_identify_answered},
 	[STEP_LOG] = {"reading the discovery log", connect_log},
 	[STEP_HANG_UP] = {"leaving discovery", connect_hang_up},
+	[STEP_CHOOSE] = {"choosing the subsystem", connect_choose},
 	[STEP_LIMITS] = {"Identify (limits)", connect_limits, connect_limits_answered,
 		connect_step_done},
 	[STEP_NR_QUEUES] = {"Set Features (number of queues)", connect_nr_queues,
@@ -483,22 +523,28 @@ void connect_deadline_expired(struct loop_timer *timer)
 {
 	struct haul_ctrl *ctrl = container_of(timer, struct haul_ctrl, deadline_timer);
 
-	if (ctrl->state == CTRL_CONNECTING)
-		connect_step_failed(ctrl, -ETIMEDOUT,
-			"no answer within %u ms for the whole connect; is it the right address and port?",
-			ctrl->options.connect_timeout_ms);
+	if (ctrl->state != CTRL_CONNECTING)
+		return;
+	lookup_end(ctrl);
+	connect_step_failed(ctrl, -ETIMEDOUT,
+		"no answer within %u ms for the whole connect; is it the right address and port?",
+		ctrl->options.connect_timeout_ms);
 }
 
 void connect_start(struct haul_ctrl *ctrl)
 {
 	uint64_t timeout_ns = ctrl->options.connect_timeout_ms * NS_PER_MS;
 
-	ctrl->looking = !ctrl->nqn[0];
-	ctrl->plan = ctrl->looking ? connect_plan_looking : connect_plan;
-	if (ctrl->looking)
-		strcpy(ctrl->nqn, NVME_DISCOVERY_NQN);
+	ctrl->plan = connect_plan;
 	if (timeout_ns)
 		loop_timer_set(ctrl->hl->loop, &ctrl->deadline_timer,
 			haul_loop_now_ns(ctrl->hl) + timeout_ns);
+	if (!ctrl->nqn[0]) {
+		ctrl->plan = connect_plan_looking;
+		if (lookup_begin(ctrl)) {
+			connect_step_failed(ctrl, -ENOMEM, "%s", strerror(ENOMEM));
+			return;
+		}
+	}
 	connect_step(ctrl)->start(ctrl);
 }

@@ -16,6 +16,7 @@
 #include "initiator/admin.h"
 #include "initiator/connect.h"
 #include "initiator/io.h"
+#include "initiator/lookup.h"
 #include "initiator/namespace.h"
 #include "initiator/options.h"
 #include "initiator/queue.h"
@@ -94,6 +95,7 @@ static void ctrl_destroy(struct haul_ctrl *ctrl)
 		queue_free(queue);
 	}
 	queue_free(ctrl->admin);
+	lookup_free(ctrl);
 	ns_free_all(ctrl);
 	slots_destroy(&ctrl->op_slots);
 	list_remove(&ctrl->node);
@@ -259,7 +261,7 @@ void ctrl_queue_live(struct haul_queue *queue)
 	struct haul_ctrl *ctrl = queue->ctrl;
 
 	if (queue == ctrl->admin) {
-		if (!ctrl->looking)
+		if (!ctrl->lookup)
 			ctrl->limits.has_keep_alive = true; /* until Identify says otherwise */
 		ctrl_set_keep_alive(ctrl);
 		connect_step_done(ctrl);

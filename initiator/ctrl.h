@@ -70,7 +70,7 @@ struct haul_ctrl {
 	/* connect.c's */
 	const uint8_t *plan; /* the steps to come */
 	int connect_result;
-	bool looking;		 /* connected to discovery to find the subsystem */
+	struct lookup *lookup;	 /* not NULL: the subsystem is still to be found */
 	struct resolve *resolve; /* a look-up under way */
 	struct loop_timer step_timer, deadline_timer;
 	uint64_t ready_deadline_ns;

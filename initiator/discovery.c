@@ -289,6 +289,12 @@ static uint32_t discovery_list(const struct haul_discovery_log *log, char *text,
 	return nr;
 }
 
+/* An address to listen at, not one to go to. */
+static bool discovery_is_wildcard(const char *address)
+{
+	return !address[0] || !strcmp(address, "0.0.0.0") || !strcmp(address, "::");
+}
+
 /* The better the entry fits the address asked, the higher; 0: not at all. */
 static int discovery_rank(const struct haul_discovery_entry *entry, const struct nvme_uri *uri)
 {
@@ -338,11 +344,65 @@ void discovery_apply(const struct haul_discovery_entry *entry, struct nvme_uri *
 
 	if (port > 0 && port <= UINT16_MAX)
 		uri->port = (uint16_t)port;
-	/* A wildcard is an address to listen at, not one to go to. */
-	if (!entry->address[0] || !strcmp(entry->address, "0.0.0.0") ||
-		!strcmp(entry->address, "::") || strlen(entry->address) >= sizeof(uri->host))
-		return;
-	strcpy(uri->host, entry->address);
+	if (!discovery_is_wildcard(entry->address) && strlen(entry->address) < sizeof(uri->host))
+		strcpy(uri->host, entry->address);
+}
+
+bool discovery_uri(const struct haul_discovery_entry *entry, struct nvme_uri *ret)
+{
+	unsigned long port = strtoul(entry->service, NULL, 10);
+	uint8_t trtype = nvme_trtype_by_name(entry->transport, strlen(entry->transport));
+
+	if (trtype != NVME_TRTYPE_RDMA && trtype != NVME_TRTYPE_TCP)
+		return false;
+	if (port == 0 || port > UINT16_MAX || !entry->address[0] ||
+		strlen(entry->address) >= sizeof(ret->host))
+		return false;
+	*ret = (struct nvme_uri){.trtype = trtype,
+		.ipv6 = entry->address_family == NVME_ADRFAM_IPV6,
+		.port = (uint16_t)port};
+	strcpy(ret->host, entry->address);
+	strcpy(ret->nqn, entry->subsystem_nqn);
+	return true;
+}
+
+/* --- several logs --------------------------------------------------------------------------- */
+
+void discovery_complete(struct haul_discovery_log *log, const char *host)
+{
+	for (uint32_t i = 0; i < log->nr; i++) {
+		struct haul_discovery_entry *entry = &log->entries[i];
+
+		if (discovery_is_wildcard(entry->address))
+			snprintf(entry->address, sizeof(entry->address), "%s", host);
+	}
+}
+
+int discovery_merge(struct haul_discovery_log **all, struct haul_discovery_log *log)
+{
+	uint32_t nr = *all ? (*all)->nr : 0;
+	struct haul_discovery_log *grown;
+	int error = 0;
+
+	if (!*all) {
+		*all = log;
+		return 0;
+	}
+	if (nr + log->nr > DISCOVERY_MAX_ENTRIES) {
+		error = -EMSGSIZE;
+		goto free_log;
+	}
+	grown = realloc(*all, sizeof(*grown) + (nr + log->nr) * sizeof(grown->entries[0]));
+	if (!grown) {
+		error = -ENOMEM;
+		goto free_log;
+	}
+	memcpy(&grown->entries[nr], log->entries, log->nr * sizeof(grown->entries[0]));
+	grown->nr += log->nr;
+	*all = grown;
+free_log:
+	free(log);
+	return error;
 }
 
 /* --- the caller's --------------------------------------------------------------------------- */

@@ -24,4 +24,13 @@ const struct haul_discovery_entry *discovery_choose(const struct haul_discovery_
 /* Puts ENTRY's address into URI, except a wildcard one. */
 void discovery_apply(const struct haul_discovery_entry *entry, struct nvme_uri *uri);
 
+/* ENTRY's own address. False: it is none of ours. */
+bool discovery_uri(const struct haul_discovery_entry *entry, struct nvme_uri *ret);
+
+/* Puts HOST, where LOG was read, in place of wildcard addresses. */
+void discovery_complete(struct haul_discovery_log *log, const char *host);
+/* Puts LOG's entries behind those of *ALL, if there is one, and takes or frees LOG in any case.
+ * -EMSGSIZE: they are more than one log may have. -ENOMEM. */
+int discovery_merge(struct haul_discovery_log **all, struct haul_discovery_log *log) must_check;
+
 #endif

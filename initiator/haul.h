@@ -174,7 +174,9 @@ int haul_disconnect(struct haul_ctrl *ctrl, uint64_t user_data);
  */
 void haul_ctrl_free(struct haul_ctrl *ctrl);
 
-/* What went wrong last on this controller, in one line; "" when nothing has. Lives as long as CTRL.
+/*
+ * What went wrong last on this controller, in one line; "" when nothing has. After a connect
+ * without an NQN that worked: which referrals were passed over. Lives as long as CTRL.
  */
 const char *haul_ctrl_error(const struct haul_ctrl *ctrl);
 
@@ -265,9 +267,10 @@ struct haul_discovery_log {
  * Reads the discovery log (5.16.1.23) in pieces until generation and number of entries are the same
  * before and after, at most 8 times. CTRL is connected to a discovery subsystem. Ends as an event;
  * *RET is the library's until then, and when the result is 0 it points to a log that is the
- * caller's, with free(). Names and addresses are printable text, referrals are listed, not
- * followed. -EAGAIN: it changed each time, or too many commands are out (at once). -EMSGSIZE: more
- * than 4096 entries. -EPROTO. -EINVAL: not a discovery controller. -ENOMEM, -ENOTCONN.
+ * caller's, with free(). Addresses are printable text, names, too, or as sent when they are UTF-8
+ * without control characters. Referrals are listed, not followed. -EAGAIN: it changed each time, or
+ * too many commands are out (at once). -EMSGSIZE: more than 4096 entries. -EPROTO. -EINVAL: not a
+ * discovery controller. -ENOMEM, -ENOTCONN.
  */
 int haul_discover(struct haul_ctrl *ctrl, struct haul_discovery_log **ret, uint64_t user_data);
 

@@ -94,7 +94,7 @@ int limits_read(struct haul_ctrl *ctrl, const struct nvme_id_ctrl *id, char *why
 	if (max_transfer == 0 || max_transfer > LIMITS_MAX_COMMAND_BYTES)
 		max_transfer = LIMITS_MAX_COMMAND_BYTES;
 	limits->max_transfer_bytes = (uint32_t)max_transfer;
-	limits->has_keep_alive = !ctrl->looking && le16_get(id->kas) != 0;
+	limits->has_keep_alive = !ctrl->lookup && le16_get(id->kas) != 0;
 	limits->oncs = le16_get(id->oncs);
 	limits->vwc = id->vwc;
 	limits->max_segments = id->msdbd ? min_of(id->msdbd, HAUL_MAX_IOV) : HAUL_MAX_IOV;

@@ -390,7 +390,7 @@ static void queue_send_connect(struct haul_queue *queue)
 	request->cmd.connect.sqsize = le16((uint16_t)queue->depth);
 	/* While looking for a subsystem the discovery log is read at once and needs no keep-alive.
 	 */
-	if (!queue->qid && !ctrl->looking)
+	if (!queue->qid && !ctrl->lookup)
 		request->cmd.connect.kato = le32(ctrl->options.keep_alive_ms);
 	request->to_host = 0;
 	request->data_len = sizeof(*data);

@@ -386,6 +386,8 @@ static int fake_alloc(struct haul_queue *queue)
 
 static void fake_connect(struct haul_queue *queue)
 {
+	if (fake.reached)
+		fake.reached(&fake, (const struct sockaddr_in *)&queue->address);
 	queue->transport->connecting = 1;
 	fake_later(queue->transport);
 }

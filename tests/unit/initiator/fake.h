@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <netinet/in.h>
 
 #include "initiator/loop_private.h"
 #include "proto/nvme/identify.h"
@@ -88,6 +89,8 @@ struct fake {
 	void (*ns_list)(struct fake *fake, uint32_t after, struct nvme_ns_list *ret);
 	/* Answers Get Log Page; default: an empty discovery log. */
 	uint16_t (*log)(struct fake *fake, uint64_t offset, void *bytes, uint32_t len, int rae);
+	/* A queue is connected to this address. */
+	void (*reached)(struct fake *fake, const struct sockaddr_in *address);
 	uint32_t log_variant; /* the tests' */
 	uint8_t *disk;
 	struct fake_io ios[FAKE_MAX_LOG];
