@@ -34,6 +34,13 @@ extern const struct cli_command cli_id;
 void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Connects CLI->ctrl to URI; 0, CLI_FAILED or CLI_USAGE. */
 int cli_connect(struct cli *cli, const char *uri);
+/* The same, which says nothing itself; OPTIONS may be NULL. *RET_WHY: a reason that lives as long
+ * as CLI->ctrl and the loop; NULL: a signal came. */
+int cli_try_connect(struct cli *cli, const char *uri, const struct haul_ctrl_options *options,
+	const char **ret_why);
+/* Disconnects in order, so that the target need not wait for us to time out, and frees the
+ * controller, if there is one. */
+void cli_leave(struct cli *cli);
 /* Waits for the one operation under way: its result, or -EINTR after a signal. */
 int cli_wait(struct cli *cli);
 /* Members of a JSON object. */

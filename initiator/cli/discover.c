@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * haul discover: what a discovery service offers.
+ * haul discover: what a discovery service offers, and those that it refers to.
  */
 #include "initiator/cli/cli.h"
 
@@ -11,6 +11,11 @@
 
 #include "proto/nvme/fabrics.h"
 #include "proto/nvme/uri.h"
+#include "initiator/discovery.h"
+#include "initiator/referral.h"
+
+/* Its connect; an option in the address counts more. */
+#define DISCOVER_REFERRAL_MS 3000
 
 static const char *const discover_subtypes[] = {[NVME_SUBTYPE_REFERRAL] = "referral",
 	[NVME_SUBTYPE_NVM] = "subsystem",
@@ -39,18 +44,27 @@ static const char *discover_family(uint8_t family)
 /* What haul id and fio take; false: the entry is none of ours. */
 static bool discover_uri(const struct haul_discovery_entry *entry, char *text, size_t size)
 {
-	struct nvme_uri uri = {.ipv6 = entry->address_family == NVME_ADRFAM_IPV6};
-	unsigned long port = strtoul(entry->service, NULL, 10);
+	struct nvme_uri uri;
 
-	uri.trtype = nvme_trtype_by_name(entry->transport, strlen(entry->transport));
-	if (uri.trtype != NVME_TRTYPE_RDMA && uri.trtype != NVME_TRTYPE_TCP)
-		return false;
-	if (port == 0 || port > UINT16_MAX || strlen(entry->address) >= sizeof(uri.host))
-		return false;
-	uri.port = (uint16_t)port;
-	strcpy(uri.host, entry->address);
-	strcpy(uri.nqn, entry->subsystem_nqn);
-	return nvme_uri_format(&uri, text, size) >= 0;
+	return discovery_uri(entry, &uri) && nvme_uri_format(&uri, text, size) >= 0;
+}
+
+/* Logs of several controllers may say the same. */
+static bool discover_is_new(const struct haul_discovery_log *log, uint32_t index)
+{
+	const struct haul_discovery_entry *entry = &log->entries[index];
+
+	for (uint32_t i = 0; i < index; i++) {
+		const struct haul_discovery_entry *other = &log->entries[i];
+
+		if (other->subtype == entry->subtype && other->portid == entry->portid &&
+			!strcmp(other->subsystem_nqn, entry->subsystem_nqn) &&
+			!strcmp(other->transport, entry->transport) &&
+			!strcmp(other->address, entry->address) &&
+			!strcmp(other->service, entry->service))
+			return false;
+	}
+	return true;
 }
 
 static void discover_print(const struct haul_discovery_log *log)
@@ -60,6 +74,8 @@ static void discover_print(const struct haul_discovery_log *log)
 	for (uint32_t i = 0; i < log->nr; i++) {
 		const struct haul_discovery_entry *entry = &log->entries[i];
 
+		if (!discover_is_new(log, i))
+			continue;
 		if (discover_uri(entry, uri, sizeof(uri)))
 			printf("%-9s  %s\n", discover_subtype(entry->subtype), uri);
 		else
@@ -98,64 +114,135 @@ static void discover_print_json(const struct haul_discovery_log *log)
 
 	cli_json_number(json, "generation", log->generation);
 	for (uint32_t i = 0; i < log->nr; i++)
-		json_object_array_add(entries, discover_json_entry(&log->entries[i]));
+		if (discover_is_new(log, i))
+			json_object_array_add(entries, discover_json_entry(&log->entries[i]));
 	json_object_object_add(json, "entries", entries);
 	cli_print_json(json);
 }
 
-/* Without an NQN the well-known discovery subsystem is meant. */
-static int discover_address(const char *text, char *ret, size_t size)
-{
-	struct nvme_uri *uri = malloc(sizeof(*uri));
-	char why[256] = "out of memory";
-	int error = -1;
+/* --- asking --------------------------------------------------------------------------------- */
 
-	if (uri)
-		error = nvme_uri_parse(text, 0, uri, why, sizeof(why));
-	if (!error) {
-		if (!uri->nqn[0])
-			strcpy(uri->nqn, NVME_DISCOVERY_NQN);
-		error = nvme_uri_format(uri, ret, size) < 0;
-	}
-	if (error)
-		cli_error("%s: %s", text, why);
-	free(uri);
-	return error ? CLI_USAGE : CLI_OK;
-}
+struct discover {
+	struct cli *cli;
+	struct nvme_uri uri; /* the user's */
+	struct referrals referrals;
+	struct haul_discovery_log *found;
+	char why[1024]; /* what went wrong at the controller asked last; "": a signal came */
+};
 
-static int discover_run(struct cli *cli)
+/* CLI->ctrl is connected to URI. */
+static int discover_read(struct discover *discover, const char *uri)
 {
+	struct cli *cli = discover->cli;
 	struct haul_discovery_log *log = NULL;
-	char uri[NVME_URI_TEXT_MAX];
-	int code = discover_address(cli->uri, uri, sizeof(uri));
-	int error;
+	struct haul_ctrl_info info;
+	int error = haul_discover(cli->ctrl, &log, 0);
 
-	if (code == CLI_OK)
-		code = cli_connect(cli, uri);
-	if (code != CLI_OK)
-		return code;
-	error = haul_discover(cli->ctrl, &log, 0);
 	if (error == -EINVAL) {
-		cli_error("%s is no discovery subsystem; leave the NQN out", cli->uri);
+		snprintf(discover->why, sizeof(discover->why),
+			"%.300s is no discovery subsystem; leave the NQN out", uri);
 		return CLI_FAILED;
 	}
 	if (!error)
 		error = cli_wait(cli);
 	if (error) {
-		if (error != -EINTR)
-			cli_error("%s", haul_ctrl_error(cli->ctrl));
+		snprintf(discover->why, sizeof(discover->why), "%s",
+			error == -EINTR ? "" : haul_ctrl_error(cli->ctrl));
 		return CLI_FAILED;
 	}
-	if (cli->json)
-		discover_print_json(log);
-	else
-		discover_print(log);
-	free(log);
-	return CLI_OK;
+	if (!haul_ctrl_info(cli->ctrl, &info))
+		referrals_found(&discover->referrals, info.address);
+	referrals_add(&discover->referrals, log, 0);
+	error = discovery_merge(&discover->found, log);
+	if (error)
+		snprintf(discover->why, sizeof(discover->why), "%.300s: %s", uri,
+			error == -EMSGSIZE ? "more than 4096 entries in all" : strerror(-error));
+	return error ? CLI_FAILED : CLI_OK;
+}
+
+/* Who was only referred to is not waited for that long. */
+static int discover_connect(struct discover *discover, const char *uri, bool is_first)
+{
+	struct haul_ctrl_options options;
+	const char *why = NULL;
+	int code;
+
+	haul_ctrl_options_init(&options);
+	if (!is_first)
+		options.connect_timeout_ms = DISCOVER_REFERRAL_MS;
+	code = cli_try_connect(discover->cli, uri, &options, &why);
+	snprintf(discover->why, sizeof(discover->why), "%s", why ? why : "");
+	return code;
+}
+
+/* One controller: connected, read, left. */
+static int discover_ask(struct discover *discover, const struct referral *referral)
+{
+	bool is_first = referral->depth == 0;
+	struct nvme_uri *uri = malloc(sizeof(*uri));
+	char text[NVME_URI_TEXT_MAX];
+	int code = CLI_FAILED;
+
+	strcpy(discover->why, "out of memory");
+	if (uri) {
+		*uri = discover->uri;
+		referral_apply(referral, uri);
+		if (nvme_uri_format(uri, text, sizeof(text)) >= 0)
+			code = discover_connect(discover, text, is_first);
+		if (code == CLI_OK)
+			code = discover_read(discover, text);
+	}
+	free(uri);
+	cli_leave(discover->cli);
+	if (code == CLI_OK || !discover->why[0])
+		return code;
+	cli_error("%s%s", is_first ? "" : "warning: referral: ", discover->why);
+	return is_first ? code : CLI_OK;
+}
+
+static int discover_all(struct discover *discover)
+{
+	const struct referral *referral;
+	int code = CLI_OK;
+
+	referrals_init(&discover->referrals, &discover->uri);
+	while (code == CLI_OK && (referral = referrals_next(&discover->referrals)))
+		code = discover_ask(discover, referral);
+	if (code == CLI_OK && discover->referrals.nr_left_out)
+		cli_error("warning: %u referrals are not followed: more than %d steps away, or "
+			  "beyond %d controllers",
+			discover->referrals.nr_left_out, REFERRAL_MAX_DEPTH, REFERRAL_MAX_CTRLS);
+	return code;
+}
+
+static int discover_run(struct cli *cli)
+{
+	struct discover *discover = calloc(1, sizeof(*discover));
+	char why[256];
+	int code;
+
+	if (!discover) {
+		cli_error("out of memory");
+		return CLI_FAILED;
+	}
+	if (nvme_uri_parse(cli->uri, 0, &discover->uri, why, sizeof(why))) {
+		cli_error("%s: %s", cli->uri, why);
+		free(discover);
+		return CLI_USAGE;
+	}
+	discover->cli = cli;
+	code = discover_all(discover);
+	if (code == CLI_OK && cli->json)
+		discover_print_json(discover->found);
+	else if (code == CLI_OK)
+		discover_print(discover->found);
+	free(discover->found);
+	free(discover);
+	return code;
 }
 
 const struct cli_command cli_discover = {
 	.name = "discover",
-	.help = "lists what the target at URI offers to this host",
+	.help = "lists what the target at URI, and those it refers to, offer to this host",
 	.run = discover_run,
 };

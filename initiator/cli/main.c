@@ -49,20 +49,32 @@ int cli_wait(struct cli *cli)
 	}
 }
 
-int cli_connect(struct cli *cli, const char *uri)
+int cli_try_connect(struct cli *cli, const char *uri, const struct haul_ctrl_options *options,
+	const char **ret_why)
 {
-	int error = haul_connect(cli->loop, uri, NULL, 0, &cli->ctrl);
+	int error = haul_connect(cli->loop, uri, options, 0, &cli->ctrl);
 
 	if (error) {
-		cli_error("%s", haul_loop_error(cli->loop));
+		*ret_why = haul_loop_error(cli->loop);
 		return error == -EINVAL ? CLI_USAGE : CLI_FAILED;
 	}
 	error = cli_wait(cli);
 	if (error == 0)
 		return CLI_OK;
-	if (error != -EINTR)
-		cli_error("%s", haul_ctrl_error(cli->ctrl));
+	*ret_why = error == -EINTR ? NULL : haul_ctrl_error(cli->ctrl);
 	return CLI_FAILED;
+}
+
+int cli_connect(struct cli *cli, const char *uri)
+{
+	const char *why;
+	int code = cli_try_connect(cli, uri, NULL, &why);
+
+	if (code == CLI_OK && haul_ctrl_error(cli->ctrl)[0])
+		cli_error("warning: %s", haul_ctrl_error(cli->ctrl));
+	else if (code != CLI_OK && why)
+		cli_error("%s", why);
+	return code;
 }
 
 void cli_json_text(struct json_object *json, const char *key, const char *value)
@@ -129,13 +141,13 @@ static const struct cli_command *cli_find(const char *name)
 	return NULL;
 }
 
-/* Between the two disconnects in order: so that the target need not wait for us to time out. */
-static void cli_leave(struct cli *cli)
+void cli_leave(struct cli *cli)
 {
 	if (cli->ctrl && haul_ctrl_is_live(cli->ctrl) && !cli_signal &&
 		!haul_disconnect(cli->ctrl, 0))
 		cli_wait(cli);
 	haul_ctrl_free(cli->ctrl);
+	cli->ctrl = NULL;
 }
 
 static int cli_run(const struct cli_command *command, struct cli *cli, const char *engine)

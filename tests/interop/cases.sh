@@ -19,6 +19,7 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	haul_discovers_kernel_target_tcp haul_discovers_kernel_target_rdma
 	haul_identifies_kernel_target_tcp haul_identifies_kernel_target_rdma
 	haul_takes_a_free_form_name_tcp haul_takes_a_free_form_name_rdma
+	haul_follows_a_referral_of_the_kernel_tcp haul_follows_a_referral_of_the_kernel_rdma
 	engine_to_kernel_target_tcp engine_to_kernel_target_rdma
 	engine_to_hauld_tcp engine_to_hauld_rdma
 	capture_of_two_kernels_rdma capture_of_engine_and_hauld_rdma
@@ -316,6 +317,27 @@ haul_takes_a_free_form_name() {
 }
 haul_takes_a_free_form_name_tcp() { haul_takes_a_free_form_name tcp; }
 haul_takes_a_free_form_name_rdma() { haul_takes_a_free_form_name rdma; }
+
+haul_follows_a_referral_of_the_kernel() {
+	need_haul
+	local uri=$1://$address:4420 other=$1://$address:4421 nqn=testnqn
+	start_kernel_target "$1"
+	truncate -s 64M $tmp.img
+	run_hauld --listen "$other" --export "$tmp.img,nqn=nqn.2024-01.org.example:referred"
+	tests/lab/nvmet refer "$uri" "$other" || fail "nvmet refused the referral"
+	"$haul" discover "$uri" > $tmp.found || fail "haul discover ended with status $?"
+	cat $tmp.found
+	grep -q "^referral .*4421" $tmp.found || fail "haul discover does not list the referral"
+	grep -q "$uri/testnqn\$" $tmp.found || fail "haul discover does not list what the kernel offers"
+	grep -q "$other/nqn.2024-01.org.example:referred" $tmp.found || fail "haul discover does not follow the referral"
+	stop_hauld
+	"$haul" discover "$uri" > $tmp.found 2> $tmp.warning || fail "haul discover ended with status $? when the referral was dead"
+	cat $tmp.warning
+	grep -q '^haul: warning: ' $tmp.warning || fail "haul discover does not warn of a dead referral"
+	grep -q "$uri/testnqn\$" $tmp.found || fail "a dead referral hides what the kernel offers"
+}
+haul_follows_a_referral_of_the_kernel_tcp() { haul_follows_a_referral_of_the_kernel tcp; }
+haul_follows_a_referral_of_the_kernel_rdma() { haul_follows_a_referral_of_the_kernel rdma; }
 
 engine_to_kernel_target() {
 	start_kernel_target "$1"
