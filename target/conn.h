@@ -44,6 +44,10 @@ struct conn_member {
 	struct loop_message leave;   /* to the owner and back: the queue is gone */
 	struct loop_message expel;   /* from the owner: close it. Always before LEAVE's answer */
 	bool expelled;		     /* the owner's: EXPEL has been sent */
+	struct loop_message ask;     /* from the owner and back: have commands come (HEARD) */
+	bool heard;
+	bool heard_last;   /* the same, told with CLOSING */
+	uint64_t nr_heard; /* of nr_received, told already */
 };
 
 struct conn {
@@ -67,6 +71,7 @@ struct conn {
 	struct request *requests; /* owned; zero pages until first used */
 	uint32_t nr_out;	  /* requests that are not FREE */
 	uint32_t nr_commands;	  /* of these, not in REPLY: what the host's queue holds */
+	uint64_t nr_received;	  /* commands, ever: a sign of life */
 	uint32_t sq_head;
 	bool flow_control_disabled; /* Connect CATTR bit 2 */
 	bool transport_quiesced;

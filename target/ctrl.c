@@ -14,13 +14,11 @@
 #include "proto/nvme/nvme.h"
 #include "target/catalog.h"
 #include "target/discovery.h"
+#include "target/keep_alive.h"
 #include "target/member.h"
 #include "target/reactor.h"
 #include "target/subsys.h"
 #include "target/target.h"
-
-/* Beyond KATO, so that a Keep Alive sent in time but held up in the network still counts. */
-#define CTRL_KATO_GRACE_NS 500000000ull
 
 /* An id names its owner: slot x reactors + reactor + 1, so that any reactor can compute whom to
  * ask. */
@@ -70,36 +68,6 @@ static int ctrl_take_slot(struct reactor *reactor, uint32_t *ret)
 
 /* --- keep-alive ------------------------------------------------------------------------------ */
 
-static uint64_t ctrl_patience_ns(const struct ctrl *ctrl)
-{
-	if (ctrl->kato_ms)
-		return ctrl->kato_ms * NS_PER_MS + CTRL_KATO_GRACE_NS;
-	return ctrl->subsys->discovery ? CTRL_DISCOVERY_IDLE_MS * NS_PER_MS : 0;
-}
-
-static void ctrl_arm_keep_alive(struct ctrl *ctrl)
-{
-	uint64_t patience_ns = ctrl_patience_ns(ctrl);
-
-	if (patience_ns)
-		loop_timer_set(
-			ctrl->reactor->loop, &ctrl->keep_alive, ctrl->alive_ns + patience_ns);
-	else
-		loop_timer_cancel(ctrl->reactor->loop, &ctrl->keep_alive);
-}
-
-static void ctrl_keep_alive_expired(struct loop_timer *timer)
-{
-	struct ctrl *ctrl = container_of(timer, struct ctrl, keep_alive);
-
-	/* The timer is not moved at each command: it may ring early. */
-	if (loop_now_ns(ctrl->reactor->loop) < ctrl->alive_ns + ctrl_patience_ns(ctrl)) {
-		ctrl_arm_keep_alive(ctrl);
-		return;
-	}
-	ctrl_end(ctrl, "keep-alive timer expired");
-}
-
 void ctrl_alive(struct ctrl *ctrl)
 {
 	ctrl->alive_ns = loop_now_ns(ctrl->reactor->loop);
@@ -111,7 +79,7 @@ void ctrl_set_kato(struct ctrl *ctrl, uint32_t kato_ms)
 
 	ctrl->kato_ms = (uint32_t)min_of(rounded, (uint64_t)UINT32_MAX / CTRL_KAS_MS * CTRL_KAS_MS);
 	ctrl_alive(ctrl);
-	ctrl_arm_keep_alive(ctrl);
+	keep_alive_arm(ctrl);
 }
 
 /* --- a queue waits for an older one of its id ------------------------------------------------ */
@@ -215,7 +183,7 @@ static int ctrl_reserve_timers(struct ctrl *ctrl)
 {
 	struct loop *loop = ctrl->reactor->loop;
 
-	loop_timer_init(&ctrl->keep_alive, ctrl_keep_alive_expired);
+	keep_alive_init(ctrl);
 	loop_timer_init(&ctrl->replace, ctrl_replace_expired);
 	if (loop_timer_reserve(loop))
 		return -ENOMEM;
@@ -277,7 +245,7 @@ void ctrl_end(struct ctrl *ctrl, const char *why)
 	ctrl->csts = 0;
 	ctrl_log(ctrl, "disconnected from", why);
 	member_expel_all(ctrl);
-	loop_timer_cancel(ctrl->reactor->loop, &ctrl->keep_alive);
+	keep_alive_stop(ctrl);
 	loop_timer_cancel(ctrl->reactor->loop, &ctrl->replace);
 	conn_close(ctrl->admin, why);
 }

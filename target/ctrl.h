@@ -26,7 +26,7 @@ struct subsys;
 /* Asynchronous event requests a controller holds; AERL and ACL say the same 0's based. */
 #define CTRL_MAX_AERS		4
 #define CTRL_MAX_ABORTS		4
-/* Granularity of the keep-alive timer (KAS): 1 s. */
+/* Granularity of the keep-alive timer (KAS): 1 s. See target/keep_alive.h. */
 #define CTRL_KAS_MS		1000
 /* A discovery controller without keep-alive ends after two idle minutes (NVMe base 2.0 3.1.2.3). */
 #define CTRL_DISCOVERY_IDLE_MS	120000
@@ -44,6 +44,7 @@ struct subsys;
 struct ctrl_queue {
 	struct conn *conn; /* NULL: free. Not looked into but for its member messages */
 	bool closing;
+	bool asked;		 /* whether its host lives; the answer is to come */
 	struct request *waiting; /* a Connect that waits for CONN to leave */
 	uint64_t waiting_until_ns;
 };
@@ -63,6 +64,8 @@ struct ctrl {
 	uint32_t kato_ms; /* 0: none */
 	uint64_t alive_ns;
 	struct loop_timer keep_alive;
+	uint32_t nr_asked;     /* queues, whether the host lives */
+	bool keep_alive_heard; /* one has said so */
 
 	uint32_t nr_io_queues; /* granted */
 	struct events events;

@@ -34,7 +34,7 @@ static void identify_ctrl_common(const struct ctrl *ctrl, struct nvme_id_ctrl *i
 	id->mdts = CMD_MDTS;
 	id->cntlid = le16(ctrl->cntlid);
 	id->ver = le32(CTRL_VERSION);
-	id->ctratt = le32(NVME_ID_CTRATT_HOSTID_128);
+	id->ctratt = le32(NVME_ID_CTRATT_HOSTID_128 | NVME_ID_CTRATT_TBKAS);
 	id->aerl = CTRL_MAX_AERS - 1;
 	id->kas = le16(CTRL_KAS_MS / 100);
 	id->sqes = NVME_SQES << 4 | NVME_SQES;

@@ -8,6 +8,7 @@
 #include "target/cmd_connect.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
+#include "target/keep_alive.h"
 #include "target/reactor.h"
 #include "target/subsys.h"
 #include "target/target.h"
@@ -20,7 +21,9 @@ static uint16_t member_check_join(const struct ctrl *ctrl, struct request *reque
 {
 	const struct nvme_connect_data *data = request->bytes;
 
-	if (!ctrl)
+	/* An association is with one port of the subsystem, over one transport (NVMe base 2.0
+	 * 3.1.2): on another one the controller is none. */
+	if (!ctrl || ctrl->admin->port != request->conn->port)
 		return cmd_connect_refuse_data(request, offsetof(struct nvme_connect_data, cntlid));
 	if (strncmp(data->subnqn, ctrl->subsys->nqn, sizeof(data->subnqn)))
 		return cmd_connect_refuse_data(request, offsetof(struct nvme_connect_data, subnqn));
@@ -42,8 +45,10 @@ static void member_admit(struct ctrl *ctrl, struct request *request)
 
 	queue->conn = conn;
 	queue->closing = false;
+	ctrl_alive(ctrl);
 	conn->member.ctrl = ctrl;
-	ctrl->nr_members++;
+	if (ctrl->nr_members++ == 0)
+		keep_alive_arm(ctrl);
 	member_answer(request, 0);
 }
 
@@ -94,6 +99,8 @@ static void member_closing_at_owner(struct loop_message *message)
 	struct ctrl_queue *queue = &ctrl->queues[conn->qid];
 
 	queue->closing = true;
+	if (conn->member.heard_last)
+		ctrl_alive(ctrl);
 	if (queue->waiting)
 		queue->waiting_until_ns =
 			loop_now_ns(ctrl->reactor->loop) + CTRL_REPLACE_CLOSING_NS;
@@ -117,6 +124,7 @@ static void member_leave_at_owner(struct loop_message *message)
 	assert(queue->conn == conn);
 	queue->conn = NULL;
 	ctrl->nr_members--;
+	keep_alive_left(ctrl, queue);
 	conn->member.leave.fn = member_left;
 	loop_send(conn->reactor->loop, &conn->member.leave);
 	if (waiting && !ctrl->ending) {
@@ -188,6 +196,7 @@ void member_closing(struct conn *conn)
 {
 	if (conn->member.state != CONN_MEMBER_JOINED)
 		return;
+	keep_alive_closing(conn);
 	conn->member.closing.fn = member_closing_at_owner;
 	loop_send(conn->member.owner->loop, &conn->member.closing);
 }

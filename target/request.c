@@ -57,6 +57,7 @@ struct request *request_get(struct conn *conn)
 		list_init(&request->wait.node);
 	}
 	conn->nr_out++;
+	conn->nr_received++;
 	request_hand_to(request, REQUEST_CORE);
 	request->inline_len = 0;
 	request->inline_bytes = NULL;
@@ -108,10 +109,13 @@ static uint16_t request_check_state(const struct request *request)
 		return command && command->before_connect
 			       ? 0
 			       : NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR;
+	/* An I/O queue exists only while its controller is ready. */
+	if (conn->qid)
+		return command ? 0 : NVME_SC_INVALID_OPCODE | NVME_STATUS_DNR;
+	ctrl_alive(conn->member.ctrl);
 	if (!command)
 		return NVME_SC_INVALID_OPCODE | NVME_STATUS_DNR;
-	/* An I/O queue exists only while its controller is ready. */
-	if (conn->qid == 0 && !command->before_ready && !ctrl_ready(conn->member.ctrl))
+	if (!command->before_ready && !ctrl_ready(conn->member.ctrl))
 		return NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR;
 	return 0;
 }

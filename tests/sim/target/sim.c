@@ -414,12 +414,17 @@ void sim_destroy(struct sim *sim)
 
 struct sim_conn *sim_accept(struct sim *sim)
 {
+	return sim_accept_at(sim, &sim->port);
+}
+
+struct sim_conn *sim_accept_at(struct sim *sim, struct port *port)
+{
 	struct transport_handover *handover = calloc(1, sizeof(*handover));
 	unsigned index = sim->nr_conns++;
 
 	assert_true(index < SIM_MAX_CONN);
 	handover->private_len = index; /* how start() finds its place */
-	conn_accept(&sim->port, handover);
+	conn_accept(port, handover);
 	sim_settle(sim);
 	return sim->conns[index].conn ? &sim->conns[index] : NULL;
 }

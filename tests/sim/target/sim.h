@@ -88,6 +88,8 @@ void sim_add_ns(struct catalog *catalog, struct subsys *subsys, uint32_t nsid, b
 
 /* A host arrives. NULL: refused. */
 struct sim_conn *sim_accept(struct sim *sim);
+/* At another listener than the simulation's own. */
+struct sim_conn *sim_accept_at(struct sim *sim, struct port *port);
 /* A command arrives; false: there was no room for it. */
 bool sim_send(struct sim *sim, struct sim_conn *sc, const struct nvme_cmd *cmd);
 /* The same, then settles and returns the status; there must be a response. */

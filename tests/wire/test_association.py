@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: MIT
+"""Associations over TCP and RDMA: who joins, how long they live, what ends with them (NVMe base 2.0 3.1.2, 3.9)."""
+import time
+
+import conftest
+import nvme
+import nvmetcp
+import pytest
+from nvmerdma import Rdma, keyed
+
+NQN = "nqn.2026-11.io.haul:association"
+
+
+class TcpHost:
+    """An admin queue over TCP and I/O queues that only read and write one block."""
+
+    kind = "tcp"
+
+    def __init__(self, hauld, **kw):
+        self.address = conftest.split_uri(hauld.uris[0])
+        self.admin = nvmetcp.Admin(self.address, NQN, **kw)
+        self.cntlid = self.admin.cntlid
+
+    def connect(self, qid=1, **kw):
+        """A new queue and the response to its Connect."""
+        queue = nvmetcp.Tcp(self.address, qid=qid)
+        return queue, queue.connect(subnqn=NQN, cntlid=kw.pop("cntlid", self.cntlid), **kw)
+
+    def queue(self, qid=1):
+        queue, cqe = self.connect(qid)
+        assert cqe.status == 0, cqe
+        return queue
+
+    @staticmethod
+    def read(queue):
+        return queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 1), read=512)[0].status
+
+    def keep_alive(self):
+        return self.admin.command(nvme.KEEP_ALIVE)[0].status
+
+    @staticmethod
+    def leave(queue):
+        queue.close()
+
+    def close(self):
+        self.admin.close()
+
+
+class RdmaHost:
+    kind = "rdma"
+
+    def __init__(self, hauld, *, kato=0, **kw):
+        self.address = conftest.split_uri(hauld.uris[1])
+        self.admin = Rdma(self.address)
+        assert self.admin.outcome == "established", self.admin.private
+        cqe = self.admin.connect(subnqn=NQN, sqsize=31, kato=kato, **kw)
+        assert cqe.status == 0, cqe
+        self.cntlid = cqe.dw0 & 0xFFFF
+        self.admin.enable()
+        self.queues = []
+
+    def connect(self, qid=1, **kw):
+        queue = Rdma(self.address, qid=qid)
+        assert queue.outcome == "established", queue.private
+        self.queues.append(queue)
+        return queue, queue.connect(subnqn=NQN, sqsize=31, cntlid=kw.pop("cntlid", self.cntlid), **kw)
+
+    def queue(self, qid=1):
+        queue, cqe = self.connect(qid)
+        assert cqe.status == 0, cqe
+        queue.at, queue.key = queue.region(0, 512)
+        return queue
+
+    @staticmethod
+    def read(queue):
+        return queue.command(nvme.READ, nsid=1, dptr=keyed(queue.at, 512, queue.key),
+                             cdw=nvme.rw_cdw(0, 1)).status
+
+    def keep_alive(self):
+        return self.admin.command(nvme.KEEP_ALIVE).status
+
+    @staticmethod
+    def leave(queue):
+        queue.kill()
+
+    def close(self):
+        for queue in self.queues:
+            queue.kill()
+        self.admin.kill()
+
+
+HOSTS = [TcpHost, RdmaHost]
+
+
+@pytest.fixture(scope="module", params=["io_uring", "epoll"])
+def hauld(request, tmp_path_factory):
+    daemon = conftest.Hauld(tmp_path_factory.mktemp("association"), "--listen", "tcp://127.0.0.1:0",
+                            "rdma://127.0.0.1:0", "--threads", "3", "--export", f"ram:16M,nqn={NQN}",
+                            engine=request.param, env=conftest.rdma_environment())
+    yield daemon
+    assert daemon.alive(), daemon.log_path.read_text()
+    assert daemon.stop() == 0, daemon.log_path.read_text()
+
+
+@pytest.fixture(params=HOSTS, ids=lambda kind: kind.kind)
+def start(request, hauld):
+    """Starts hosts of one transport: start(kato=...)."""
+    hosts = []
+
+    def start_one(**kw):
+        hosts.append(request.param(hauld, **kw))
+        return hosts[-1]
+    yield start_one
+    for host in hosts:
+        host.close()
+
+
+def refused(cqe, offset):
+    """Connect Invalid Parameters that points at OFFSET of the data."""
+    assert cqe.status == nvme.CONNECT_INVALID and cqe.dnr, cqe
+    assert cqe.dw0 & 0xFFFF == offset and cqe.dw0 >> 16 & 1, hex(cqe.dw0)
+
+
+# --- who joins -----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("here, there", [(TcpHost, RdmaHost), (RdmaHost, TcpHost)],
+                         ids=["tcp", "rdma"])
+def test_a_queue_joins_over_the_transport_of_its_admin_queue_only(hauld, here, there):
+    """Base 2.0 3.1.2: all queues of an association use the same port and transport."""
+    one, other = here(hauld), there(hauld)
+    queue, cqe = other.connect(cntlid=one.cntlid)
+    refused(cqe, 16)
+    other.leave(queue)
+    assert one.read(one.queue()) == 0
+    other.close()
+    one.close()
+
+
+def test_a_queue_joins_its_own_controller_only(start):
+    """Base 2.0 6.3: an unknown controller id, one of another host."""
+    host = start()
+    stranger = start(hostnqn="nqn.2026-11.io.haul:stranger")
+    for cntlid, offset in ((0xFFE0, 16), (0, 16), (stranger.cntlid, 512)):
+        queue, cqe = host.connect(cntlid=cntlid)
+        refused(cqe, offset)
+        host.leave(queue)
+    assert host.read(host.queue()) == 0
+
+
+@pytest.mark.parametrize("cntlid", [0xFFFE, 0, 1, 0xFFEF])
+def test_no_controller_is_static(hauld, cntlid):
+    """Base 2.0 6.3: with the dynamic model, CNTLID FFFFh is all that an admin queue may ask for."""
+    with nvmetcp.Tcp(conftest.split_uri(hauld.uris[0])) as tcp:
+        refused(tcp.connect(subnqn=NQN, cntlid=cntlid), 16)
+        assert tcp.connect(subnqn=NQN).status == 0
+    with Rdma(conftest.split_uri(hauld.uris[1])) as rdma:
+        refused(rdma.connect(subnqn=NQN, cntlid=cntlid, sqsize=31), 16)
+        assert rdma.connect(subnqn=NQN, sqsize=31).status == 0
+
+
+def test_an_id_is_not_soon_used_again(start):
+    seen = []
+    for _ in range(12):
+        host = start()
+        seen.append(host.cntlid)
+        host.close()
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_queue_id_is_free_as_soon_as_its_connection_is_closed(start):
+    """B002: the host counts the id as free at once."""
+    host = start()
+    for _ in range(60):
+        host.leave(host.queue())
+    assert host.read(host.queue()) == 0
+
+
+def test_a_live_queue_keeps_its_id(start):
+    host = start()
+    first = host.queue()
+    second, cqe = host.connect()
+    assert cqe.status == nvme.SEQUENCE_ERROR, cqe
+    host.leave(second)
+    assert host.read(first) == 0
+
+
+# --- keep-alive ----------------------------------------------------------------------------------------
+
+def until_end(queue, within):
+    start = time.monotonic()
+    queue.expect_end(within=within)
+    return time.monotonic() - start
+
+
+def test_traffic_based_keep_alive_is_announced(hauld):
+    host = TcpHost(hauld)
+    assert int.from_bytes(host.admin.identify(1)[1][96:100], "little") >> 6 & 1, "CTRATT.TBKAS"
+    host.close()
+
+
+def test_io_alone_keeps_the_association(start):
+    """Base 2.0 3.9 (TBKAS), B159; then silence ends it between KATO and KATO + a quarter + grace."""
+    host = start(kato=1000)
+    queue = host.queue()
+    limit = time.monotonic() + 4
+    while time.monotonic() < limit:
+        assert host.read(queue) == 0
+        time.sleep(0.4)
+    assert 0.5 < until_end(host.admin, 4) < 2.5
+    queue.expect_end(within=2)
+
+
+def test_keep_alive_alone_keeps_the_association(start):
+    host = start(kato=1000)
+    queue = host.queue()
+    limit = time.monotonic() + 3
+    while time.monotonic() < limit:
+        assert host.keep_alive() == 0
+        time.sleep(0.4)
+    assert host.read(queue) == 0
+
+
+def test_a_silent_host_is_dropped_in_time(start):
+    host = start(kato=2000)
+    queue = host.queue()
+    assert 1.9 < until_end(host.admin, 6) < 4.0
+    queue.expect_end(within=2)
