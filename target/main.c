@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "target/catalog.h"
+#include "proto/base/std_fds.h"
 #include "target/config.h"
 #include "target/port.h"
 #include "target/quick.h"
@@ -374,8 +375,11 @@ int main(int argc, char **argv)
 	struct main_arguments arguments = {
 		.argc = argc, .argv = argv, .settings = TARGET_SETTINGS_DEFAULT};
 	struct target target;
-	int ret = main_parse(&arguments);
+	int ret;
 
+	if (std_fds_occupy())
+		return MAIN_EXIT_FAILED;
+	ret = main_parse(&arguments);
 	if (ret)
 		return ret > 0 ? 0 : MAIN_EXIT_USAGE;
 	log_set_sink(log_to_stderr, arguments.settings.log_level);

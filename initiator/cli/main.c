@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/base/std_fds.h"
+
 static const struct cli_command *const cli_commands[] = {&cli_discover, &cli_id};
 #define CLI_NR_COMMANDS (sizeof(cli_commands) / sizeof(cli_commands[0]))
 
@@ -222,8 +224,11 @@ static int cli_main(int argc, char **argv)
 /* What was printed may be all that the caller wants: it must have arrived. */
 int main(int argc, char **argv)
 {
-	int code = cli_main(argc, argv);
+	int code;
 
+	if (std_fds_occupy())
+		return CLI_FAILED;
+	code = cli_main(argc, argv);
 	errno = 0;
 	if (!fflush(stdout) && !ferror(stdout))
 		return code;
