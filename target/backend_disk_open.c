@@ -125,10 +125,21 @@ static bool disk_read_works(int fd, uint32_t block_bytes, uint64_t offset)
 	return got >= 0;
 }
 
+/* Some file systems (ext4) take smaller blocks than the disk has, and go through the page cache. */
+static bool disk_is_aligned(int fd, uint32_t block_bytes)
+{
+	struct statx stx;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) || !(stx.stx_mask & STATX_DIOALIGN))
+		return true; /* not known: found out by use */
+	return stx.stx_dio_offset_align && block_bytes % stx.stx_dio_offset_align == 0;
+}
+
 /* Direct I/O in blocks of BLOCK_BYTES is possible, not only promised. */
 static bool disk_direct_works(int fd, uint32_t block_bytes)
 {
-	return disk_read_works(fd, block_bytes, 0) && disk_read_works(fd, block_bytes, block_bytes);
+	return disk_is_aligned(fd, block_bytes) && disk_read_works(fd, block_bytes, 0) &&
+	       disk_read_works(fd, block_bytes, block_bytes);
 }
 
 /* Ours alone, or with other readers: also against another path to the same file, in this process
@@ -173,13 +184,29 @@ static int disk_open_fd(const char *path, int flags, char *why, size_t why_size)
 	return fd;
 }
 
-/* With direct I/O where the file system knows it; block_bytes is checked by use. */
-static int disk_open_best(struct disk *disk, const char *path, int flags, uint32_t block_bytes,
-	char *why, size_t why_size)
+/* The smallest block, or just ASKED, that direct I/O takes; 0: none. */
+static uint32_t disk_direct_block(int fd, uint32_t asked)
 {
+	static const uint32_t blocks[] = {512, 4096};
+
+	for (size_t i = 0; i < ARRAY_SIZE(blocks); i++)
+		if ((!asked || asked == blocks[i]) && disk_direct_works(fd, blocks[i]))
+			return blocks[i];
+	return 0;
+}
+
+/* With direct I/O where the file system knows it, in blocks of ASKED or, if that is 0, of the size
+ * that suits it. */
+static int disk_open_best(struct disk *disk, const char *path, int flags, uint32_t asked,
+	uint32_t *ret_block, char *why, size_t why_size)
+{
+	uint32_t block;
+
 	disk->fd = disk_open_fd(path, flags | O_DIRECT, why, why_size);
-	if (disk->fd >= 0 && disk_direct_works(disk->fd, block_bytes)) {
+	block = disk->fd >= 0 ? disk_direct_block(disk->fd, asked) : 0;
+	if (block) {
 		disk->direct = true;
+		*ret_block = block;
 		return 0;
 	}
 	if (disk->fd >= 0)
@@ -188,8 +215,9 @@ static int disk_open_best(struct disk *disk, const char *path, int flags, uint32
 		return disk->fd;
 	disk->fd = disk_open_fd(path, flags, why, why_size);
 	if (disk->fd >= 0) {
+		*ret_block = asked ? asked : 512;
 		log_info("%s: no direct I/O in blocks of %u bytes there, using the page cache",
-			path, block_bytes);
+			path, *ret_block);
 		return 0;
 	}
 	if (disk->fd == -EINVAL)
@@ -262,40 +290,23 @@ static int disk_check_size(struct disk *disk, const char *path, char *why, size_
 	return -EINVAL;
 }
 
-/* The block size that a file is opened with: what is asked for, else 512, or 4096 where direct I/O
- * demands it. */
 static int disk_open_file(struct disk *disk, const char *path, int flags, uint32_t block_bytes,
 	const struct stat *st, char *why, size_t why_size)
 {
-	uint32_t block = block_bytes ? block_bytes : 512;
-	int error = disk_open_best(disk, path, flags, block, why, why_size);
+	uint32_t block;
+	int error = disk_open_best(disk, path, flags, block_bytes, &block, why, why_size);
 
-	if (error)
-		return error;
-	if (!disk->direct && !block_bytes) {
-		struct disk other = {.fd = -1};
-
-		/* Quietly: that the first try failed has been said. */
-		other.fd = open(path, flags | O_DIRECT);
-		if (other.fd >= 0 && disk_direct_works(other.fd, 4096)) {
-			close(disk->fd);
-			disk->fd = other.fd;
-			disk->direct = true;
-			block = 4096;
-			log_info("%s: direct I/O in blocks of 4096 bytes", path);
-		} else if (other.fd >= 0) {
-			close(other.fd);
-		}
-	}
-	disk_measure_file(disk, st, block);
-	return 0;
+	if (!error)
+		disk_measure_file(disk, st, block);
+	return error;
 }
 
 static int disk_open_device(struct disk *disk, const char *path, int flags, uint32_t block_bytes,
 	const struct stat *st, char *why, size_t why_size)
 {
 	/* O_EXCL: against mounts and other openers, by whatever node, and for partitions. */
-	int error = disk_open_best(disk, path, flags | O_EXCL, 4096, why, why_size);
+	uint32_t block;
+	int error = disk_open_best(disk, path, flags | O_EXCL, 4096, &block, why, why_size);
 
 	disk->is_device = true;
 	return error ? error : disk_measure_device(disk, st, path, block_bytes, why, why_size);
