@@ -31,8 +31,19 @@ static struct disk *disk_of(const struct backend_queue *queue)
 	return container_of(queue->backend, struct disk, base);
 }
 
+/* A device that has been taken away has no size any more, and the kernel calls that no space. */
+static bool disk_is_gone(const struct disk *disk)
+{
+	uint64_t size;
+
+	return disk->is_device && !ioctl(disk->fd, BLKGETSIZE64, &size) &&
+	       size < disk->base.geometry.size_bytes;
+}
+
 static void disk_complete(struct backend_io *io, int res)
 {
+	if (unlikely(res == -ENOSPC) && disk_is_gone(disk_of(io->queue)))
+		res = -EIO;
 	io->done.fn(&io->done, res, 0);
 }
 
