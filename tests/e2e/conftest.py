@@ -73,9 +73,11 @@ def sanitized():
 
 
 class Hauld:
-    """A running hauld; uris by transport. NETNS: the network namespace it runs in."""
+    """A running hauld; uris by transport. NETNS: the network namespace it runs in. PREFIX: words of a command that
+    executes what comes behind them."""
 
-    def __init__(self, directory, *args, transport="tcp", engine=None, listen=None, netns=None, fault=""):
+    def __init__(self, directory, *args, transport="tcp", engine=None, listen=None, netns=None, fault="",
+                 prefix=()):
         self.log_path = pathlib.Path(directory) / f"hauld-{time.monotonic_ns()}.log"
         self.objects = self.log_path.with_suffix(".objects") if transport == "rdma" else None
         command = [str(HAULD), "--listen", listen or f"{transport}://127.0.0.1:0", *args]
@@ -83,6 +85,7 @@ class Hauld:
             command += ["--engine", engine]
         if netns:
             command = ["ip", "netns", "exec", netns, *command]
+        command = [*prefix, *command]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
                                             text=True, env=environment(transport, fault=fault, objects=self.objects),
