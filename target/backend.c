@@ -11,8 +11,8 @@
 
 #include "proto/base/compiler.h"
 
-static int backend_open_any(const char *path, bool read_only, uint32_t block_bytes,
-	struct backend **ret, char *why, size_t why_size)
+/* Those that a path names by "NAME:SIZE"; NULL: it is that of a disk. */
+static const struct backend_ops *backend_find_memory(const char *path)
 {
 	static const struct backend_ops *const by_prefix[] = {&backend_ram_ops, &backend_null_ops};
 
@@ -20,10 +20,24 @@ static int backend_open_any(const char *path, bool read_only, uint32_t block_byt
 		size_t length = strlen(by_prefix[i]->name);
 
 		if (!strncmp(path, by_prefix[i]->name, length) && path[length] == ':')
-			return by_prefix[i]->open(
-				path + length + 1, read_only, block_bytes, ret, why, why_size);
+			return by_prefix[i];
 	}
-	return backend_disk_ops.open(path, read_only, block_bytes, ret, why, why_size);
+	return NULL;
+}
+
+bool backend_is_memory(const char *path)
+{
+	return backend_find_memory(path);
+}
+
+static int backend_open_any(const char *path, bool read_only, uint32_t block_bytes,
+	struct backend **ret, char *why, size_t why_size)
+{
+	const struct backend_ops *memory = backend_find_memory(path);
+
+	return memory ? memory->open(path + strlen(memory->name) + 1, read_only, block_bytes, ret,
+				why, why_size)
+		      : backend_disk_ops.open(path, read_only, block_bytes, ret, why, why_size);
 }
 
 int backend_open(const char *path, bool read_only, uint32_t block_bytes, struct backend **ret,
@@ -59,9 +73,23 @@ void backend_put(struct backend *backend)
 	backend->ops->close(backend);
 }
 
-bool backend_is(
+bool backend_serves(
 	const struct backend *backend, const char *path, bool read_only, uint32_t block_bytes)
 {
-	return !strcmp(backend->path, path) && backend->asked_read_only == read_only &&
+	return !strcmp(backend->path, path) && (read_only || !backend->asked_read_only) &&
 	       backend->asked_block_bytes == block_bytes;
+}
+
+void backend_look(struct backend *backend)
+{
+	uint64_t bytes = 0;
+
+	if (!backend->ops->size)
+		return;
+	backend->size_error = backend->ops->size(backend, &bytes);
+	bytes -= bytes % backend->geometry.block_bytes;
+	if (!backend->size_error && !bytes)
+		backend->size_error = -ENODEV;
+	if (!backend->size_error)
+		backend->geometry.size_bytes = bytes;
 }

@@ -46,7 +46,7 @@ struct backend_io {
 };
 
 struct backend_geometry {
-	uint64_t size_bytes;
+	uint64_t size_bytes;	/* the control thread's, for it may change */
 	uint32_t block_bytes;	/* 512 or 4096 */
 	uint32_t optimal_bytes; /* preferred I/O granularity; 0 unknown */
 	bool read_only;
@@ -67,6 +67,8 @@ struct backend_ops {
 	int (*attach)(struct backend *backend, struct loop *loop, struct backend_queue **ret);
 	void (*detach)(struct backend_queue *queue); /* no I/O is out */
 	void (*submit)(struct backend_queue *queue, struct backend_io *io);
+	/* How large it is now, on the control thread; NULL: as it was opened, always. */
+	int (*size)(const struct backend *backend, uint64_t *ret_bytes);
 };
 
 /* First member of each implementation's own structure. */
@@ -78,6 +80,7 @@ struct backend {
 	bool asked_read_only;
 	uint32_t asked_block_bytes;
 	uint32_t nr_refs; /* the control thread's */
+	int size_error;	  /* of backend_look(): it is not what it was */
 };
 struct backend_queue {
 	const struct backend_ops *ops;
@@ -91,9 +94,13 @@ int backend_open(const char *path, bool read_only, uint32_t block_bytes, struct 
 	char *why, size_t why_size) must_check;
 struct backend *backend_get(struct backend *backend);
 void backend_put(struct backend *backend);
-/* It was opened with just these arguments. */
-bool backend_is(
+/* What was opened does for these arguments: one for writing may be read only, too. */
+bool backend_serves(
 	const struct backend *backend, const char *path, bool read_only, uint32_t block_bytes);
+/* Memory: "ram:SIZE" or "null:SIZE". */
+bool backend_is_memory(const char *path);
+/* Looks how large it is now, and keeps what it was while that cannot be told. */
+void backend_look(struct backend *backend);
 
 extern const struct backend_ops backend_disk_ops;
 extern const struct backend_ops backend_ram_ops;

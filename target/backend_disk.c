@@ -288,4 +288,5 @@ const struct backend_ops backend_disk_ops = {
 	.attach = disk_attach,
 	.detach = disk_detach,
 	.submit = disk_submit,
+	.size = disk_size,
 };

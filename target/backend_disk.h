@@ -23,5 +23,7 @@ struct disk {
 int disk_open(const char *path, bool read_only, uint32_t block_bytes, struct disk **ret, char *why,
 	size_t why_size) must_check;
 void disk_close(struct backend *backend);
+/* How large it is now. */
+int disk_size(const struct backend *backend, uint64_t *ret_bytes);
 
 #endif

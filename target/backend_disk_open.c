@@ -357,6 +357,19 @@ int disk_open(const char *path, bool read_only, uint32_t block_bytes, struct dis
 	return 0;
 }
 
+int disk_size(const struct backend *backend, uint64_t *ret_bytes)
+{
+	const struct disk *disk = container_of(backend, struct disk, base);
+	struct stat st;
+
+	if (disk->is_device)
+		return ioctl(disk->fd, BLKGETSIZE64, ret_bytes) ? -errno : 0;
+	if (fstat(disk->fd, &st))
+		return -errno;
+	*ret_bytes = (uint64_t)st.st_size;
+	return 0;
+}
+
 void disk_close(struct backend *backend)
 {
 	struct disk *disk = container_of(backend, struct disk, base);

@@ -30,6 +30,15 @@ static struct catalog_places *catalog_places_get(const struct catalog *previous)
 	return places;
 }
 
+uint32_t catalog_nr_places(const struct catalog *catalog)
+{
+	uint32_t nr = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(catalog->places->used); i++)
+		nr += (uint32_t)__builtin_popcountll(catalog->places->used[i]);
+	return nr;
+}
+
 struct catalog *catalog_create(const struct catalog *previous)
 {
 	struct catalog *catalog = calloc(1, sizeof(*catalog));
@@ -120,11 +129,14 @@ bool catalog_has_port(const struct catalog *catalog, const struct port *port)
 	return false;
 }
 
-/* The same listener, if there was one. */
-static struct port *catalog_take_over_port(const struct catalog *previous, const struct port *port)
+/* The same listener, if there was one. Of port 0 there may be several. */
+static struct port *catalog_take_over_port(const struct catalog *catalog, const struct port *port)
 {
+	const struct catalog *previous = catalog->previous;
+
 	for (uint32_t i = 0; previous && i < previous->nr_ports; i++)
-		if (port_is_same(previous->port[i], port))
+		if (port_is_same(previous->port[i], port) &&
+			!catalog_has_port(catalog, previous->port[i]))
 			return port_get(previous->port[i]);
 	return NULL;
 }
@@ -161,13 +173,11 @@ int catalog_add_port(struct catalog *catalog, const struct nvme_uri *uri, bool r
 	error = port_create(uri, resolve, &port, why, why_size);
 	if (error)
 		return error;
-	same = catalog_take_over_port(catalog->previous, port);
-	if (same && !catalog_has_port(catalog, same)) {
+	same = catalog_take_over_port(catalog, port);
+	if (same) {
 		port_put(port);
 		port = same;
 	} else {
-		if (same)
-			port_put(same);
 		port->portid = catalog_free_portid(catalog);
 	}
 	catalog->port[catalog->nr_ports++] = port;
@@ -235,7 +245,7 @@ static int catalog_check_uuid(
 
 static bool catalog_is_disk_of(const struct ns *ns, const struct ns_options *options)
 {
-	return backend_is(
+	return backend_serves(
 		ns->place->backend, options->path, options->read_only, options->block_bytes);
 }
 
@@ -257,19 +267,49 @@ static int catalog_find_backend(void *context, struct subsys *subsys, struct ns 
 	return -EEXIST;
 }
 
+/* Two namespaces on one disk would be two disks to their hosts. */
+static int catalog_has_path(void *context, struct subsys *subsys, struct ns *ns)
+{
+	(void)subsys;
+	return strcmp(ns->place->backend->path, context) ? 0 : -EBUSY;
+}
+
+static int catalog_check_path(
+	const struct catalog *catalog, const char *path, char *why, size_t why_size)
+{
+	char *name = (char *)(uintptr_t)path;
+
+	if (backend_is_memory(path) || !catalog_for_each_ns(catalog, catalog_has_path, name))
+		return 0;
+	snprintf(why, why_size, "%s is in use already, by another namespace: export it once", path);
+	return -EBUSY;
+}
+
 /* With a reference. */
 static int catalog_open(const struct catalog *catalog, const struct ns_options *options,
 	struct backend **ret, char *why, size_t why_size)
 {
 	struct catalog_wanted wanted = {.options = options};
+	bool memory = backend_is_memory(options->path);
+	int error = catalog_check_path(catalog, options->path, why, why_size);
 
+	if (error)
+		return error;
 	if (catalog->previous &&
 		catalog_for_each_ns(catalog->previous, catalog_find_backend, &wanted)) {
 		*ret = backend_get(wanted.found);
 		return 0;
 	}
-	return backend_open(
-		options->path, options->read_only, options->block_bytes, ret, why, why_size);
+	error = backend_open(options->path, options->read_only && !memory, options->block_bytes,
+		ret, why, why_size);
+	/* Ours is in the way. */
+	if (error && catalog->previous &&
+		catalog_check_path(catalog->previous, options->path, why, why_size))
+		snprintf(why, why_size,
+			"%s is open for reading only, or in blocks of another size: remove the "
+			"namespace first, then add it again",
+			options->path);
+	return error;
 }
 
 /* Takes BACKEND's reference, even on failure. */
@@ -299,7 +339,7 @@ static void catalog_describe_ns(
 
 	ns->nsid = nsid;
 	ns->place = place;
-	ns->read_only = geometry->read_only;
+	ns->read_only = options->read_only || geometry->read_only;
 	ns->lba_shift = (uint8_t)__builtin_ctz(geometry->block_bytes);
 	ns->nr_lbas = geometry->size_bytes >> ns->lba_shift;
 	ns->uuid = options->uuid ? *options->uuid : nvme_uuid_from_hash(geometry->identity);
@@ -382,7 +422,7 @@ int catalog_add_ns(struct catalog *catalog, struct subsys *subsys, const struct 
 	if (error)
 		return error;
 	same = catalog_same_ns(catalog, subsys, nsid, options);
-	if (same)
+	if (same && !catalog_check_path(catalog, options->path, why, why_size))
 		return catalog_put_ns(
 			subsys, nsid, options, ns_place_get(same->place), why, why_size);
 	error = catalog_open(catalog, options, &backend, why, why_size);

@@ -20,6 +20,8 @@ struct port;
 struct catalog_places;
 
 #define CATALOG_MAX_PORTS      64u
+/* They are searched one by one. */
+#define CATALOG_MAX_SUBSYSTEMS 1024u
 /* Namespaces of all subsystems; each has a place in every reactor's table. */
 #define CATALOG_MAX_NAMESPACES 4096u
 
@@ -39,6 +41,8 @@ struct catalog *catalog_create(const struct catalog *previous);
 /* A copy of CATALOG after it, to be changed; NULL: no memory. */
 struct catalog *catalog_clone(const struct catalog *catalog);
 void catalog_free(struct catalog *catalog);
+/* Places taken: by its namespaces, and by removed ones whose last command is not over. */
+uint32_t catalog_nr_places(const struct catalog *catalog);
 
 /* A listener for an URI that has been parsed. RESOLVE: also looks the host up, which may block;
  * without it the listener can only be checked, not started. */

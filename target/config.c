@@ -17,6 +17,7 @@
 #include "target/backend_later.h"
 #include "target/catalog.h"
 #include "target/config_source.h"
+#include "target/config_text.h"
 #include "target/size.h"
 #include "target/subsys.h"
 #include "target/target.h"
@@ -48,6 +49,7 @@ struct config_file {
 	uint32_t threads;
 	char *engine;
 	char *memory;
+	char *control;
 	uint32_t *spin_us;
 };
 
@@ -90,12 +92,14 @@ static const cyaml_schema_field_t config_fields[] = {
 	CYAML_FIELD_SEQUENCE("listen", CYAML_FLAG_POINTER, struct config_file, listen, &config_text,
 		1, CATALOG_MAX_PORTS),
 	CYAML_FIELD_SEQUENCE("subsystems", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
-		struct config_file, subsystems, &config_subsys_value, 0, CYAML_UNLIMITED),
+		struct config_file, subsystems, &config_subsys_value, 0, CATALOG_MAX_SUBSYSTEMS),
 	CYAML_FIELD_UINT("threads", CYAML_FLAG_OPTIONAL, struct config_file, threads),
 	CYAML_FIELD_STRING_PTR("engine", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
 		struct config_file, engine, 1, 64),
 	CYAML_FIELD_STRING_PTR("memory", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
 		struct config_file, memory, 1, 64),
+	CYAML_FIELD_STRING_PTR("control", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_file, control, 1, 4096),
 	CYAML_FIELD_UINT_PTR(
 		"spin_us", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_file, spin_us),
 	CYAML_FIELD_END,
@@ -132,12 +136,13 @@ static void config_free(struct config_file *config)
 		cyaml_free(&cyaml, &config_schema, config, 0);
 }
 
-static int config_read(struct config_source *source, struct config_file **ret)
+static int config_read(
+	struct config_source *source, const struct config_text *text, struct config_file **ret)
 {
 	struct config_complaint complaint = {0};
 	cyaml_config_t cyaml = config_cyaml(&complaint);
-	cyaml_err_t error =
-		cyaml_load_file(source->file, &cyaml, &config_schema, (cyaml_data_t **)ret, NULL);
+	cyaml_err_t error = cyaml_load_data((const uint8_t *)text->bytes, text->length, &cyaml,
+		&config_schema, (cyaml_data_t **)ret, NULL);
 
 	if (error == CYAML_OK && *ret)
 		return 0;
@@ -165,6 +170,12 @@ static int config_settings(struct config_source *source, const struct config_fil
 	if (config->memory && size_parse(config->memory, &settings->memory_bytes))
 		return config_source_wrong(
 			source, "memory", "'%s' is not a size such as 512M", config->memory);
+	if (config->control && strlen(config->control) >= sizeof(settings->control))
+		return config_source_wrong(source, "control",
+			"'%s' is too long: at most %zu bytes are possible", config->control,
+			sizeof(settings->control) - 1);
+	if (config->control)
+		snprintf(settings->control, sizeof(settings->control), "%s", config->control);
 	if (config->spin_us) {
 		if (*config->spin_us > 1000000)
 			return config_source_wrong(source, "spin_us",
@@ -175,7 +186,7 @@ static int config_settings(struct config_source *source, const struct config_fil
 }
 
 static int config_listen(struct config_source *source, const struct config_file *config,
-	struct catalog *catalog, bool resolve)
+	struct catalog *catalog, bool resolve, struct config_report *ret_report)
 {
 	char why[CONFIG_WHY_BYTES];
 	char path[CONFIG_PATH_BYTES];
@@ -188,6 +199,7 @@ static int config_listen(struct config_source *source, const struct config_file 
 		if (!error)
 			error = catalog_add_port(catalog, &uri, resolve, why, sizeof(why));
 		snprintf(path, sizeof(path), "listen.%u", i);
+		ret_report->port_line[i] = config_source_line(source, path);
 		if (error)
 			return config_source_wrong(source, path, "%s: %s", config->listen[i], why);
 	}
@@ -408,8 +420,9 @@ static int config_ns_check_others(struct config_source *source, const struct con
 	return 0;
 }
 
+/* DIRECTORY: where its path starts; NULL: it is not to be opened. */
 static int config_ns(struct config_source *source, struct config_file *config, unsigned i,
-	unsigned j, struct catalog *catalog, struct subsys *subsys, bool open)
+	unsigned j, struct catalog *catalog, struct subsys *subsys, const char *directory)
 {
 	struct config_ns *ns = &config->subsystems[i].namespaces[j];
 	struct ns_options options = {0};
@@ -417,6 +430,7 @@ static int config_ns(struct config_source *source, struct config_file *config, u
 	char path[CONFIG_PATH_BYTES];
 	char spec[80];
 	struct nvme_uuid uuid;
+	char *resolved = NULL;
 	int error;
 
 	snprintf(path, sizeof(path), "subsystems.%u.namespaces.%u", i, j);
@@ -429,16 +443,20 @@ static int config_ns(struct config_source *source, struct config_file *config, u
 		options.nsid = ns->nsid = config_nsid(&config->subsystems[i], j);
 		error = config_ns_check_others(source, config, i, j, path);
 	}
-	if (error || !open)
+	if (error || !directory)
 		return error;
-	error = catalog_add_ns(catalog, subsys, &options, why, sizeof(why));
+	if (ns->path)
+		options.path = resolved = config_text_resolve(directory, ns->path);
+	error = options.path ? catalog_add_ns(catalog, subsys, &options, why, sizeof(why))
+			     : -ENOMEM;
 	if (error)
 		config_source_wrong(source, path, "%s", why);
+	free(resolved);
 	return error;
 }
 
 static int config_subsys(struct config_source *source, struct config_file *config, unsigned i,
-	struct catalog *catalog, bool open)
+	struct catalog *catalog, const char *directory)
 {
 	const struct config_subsys *from = &config->subsystems[i];
 	char path[CONFIG_PATH_BYTES];
@@ -460,42 +478,83 @@ static int config_subsys(struct config_source *source, struct config_file *confi
 	if (!error)
 		error = config_allow(source, path, subsys);
 	for (unsigned j = 0; j < from->namespaces_count && !error; j++)
-		error = config_ns(source, config, i, j, catalog, subsys, open);
+		error = config_ns(source, config, i, j, catalog, subsys, directory);
 	return error;
 }
 
-static int config_use(
-	const char *file, struct target_settings *settings, struct catalog *catalog, bool open)
+/* Before anything that takes its time for each pair of them. */
+static int config_count(struct config_source *source, const struct config_file *config)
+{
+	uint64_t nr = 0;
+
+	if (!config->subsystems_count)
+		return config_source_wrong(source, "subsystems", "none: at least one is needed");
+	for (unsigned i = 0; i < config->subsystems_count; i++)
+		nr += config->subsystems[i].namespaces_count;
+	if (nr > CATALOG_MAX_NAMESPACES)
+		return config_source_wrong(source, "subsystems",
+			"%llu namespaces: at most %u are possible", (unsigned long long)nr,
+			CATALOG_MAX_NAMESPACES);
+	return 0;
+}
+
+static int config_use(const struct config_text *text, struct target_settings *settings,
+	struct catalog *catalog, bool open, struct config_report *ret_report)
 {
 	struct config_source source;
 	struct config_file *config = NULL;
-	int error = config_source_load(&source, file);
+	int error = config_source_load(&source, text->name, text->bytes, text->length);
 
 	if (!error)
-		error = config_read(&source, &config);
+		error = config_read(&source, text, &config);
 	if (!error)
 		error = config_settings(&source, config, settings);
 	if (!error)
-		error = config_listen(&source, config, catalog, open);
-	if (!error && !config->subsystems_count)
-		error = config_source_wrong(&source, "subsystems", "none: at least one is needed");
+		error = config_listen(&source, config, catalog, open, ret_report);
+	if (!error)
+		error = config_count(&source, config);
 	for (unsigned i = 0; !error && i < config->subsystems_count; i++)
-		error = config_subsys(&source, config, i, catalog, open);
+		error = config_subsys(&source, config, i, catalog, open ? text->directory : NULL);
+	if (error && !source.mistake[0])
+		snprintf(source.mistake, sizeof(source.mistake), "%s: %s", text->name,
+			strerror(-error));
+	memcpy(ret_report->mistake, source.mistake, sizeof(source.mistake));
 	config_free(config);
 	config_source_free(&source);
 	return error;
 }
 
+int config_load_text(const struct config_text *text, struct target_settings *settings,
+	struct catalog *catalog, struct config_report *ret_report)
+{
+	return config_use(text, settings, catalog, true, ret_report);
+}
+
+static int config_use_file(
+	const char *file, struct target_settings *settings, struct catalog *catalog, bool open)
+{
+	struct config_report report = {0};
+	struct config_text text = {0};
+	int error = config_text_read(file, &text, report.mistake, sizeof(report.mistake));
+
+	if (!error)
+		error = config_use(&text, settings, catalog, open, &report);
+	if (error)
+		fprintf(stderr, "%s\n", report.mistake);
+	config_text_free(&text);
+	return error;
+}
+
 int config_load(const char *file, struct target_settings *settings, struct catalog *catalog)
 {
-	return config_use(file, settings, catalog, true);
+	return config_use_file(file, settings, catalog, true);
 }
 
 int config_check(const char *file)
 {
 	struct target_settings settings = TARGET_SETTINGS_DEFAULT;
 	struct catalog *catalog = catalog_create(NULL);
-	int error = catalog ? config_use(file, &settings, catalog, false) : -ENOMEM;
+	int error = catalog ? config_use_file(file, &settings, catalog, false) : -ENOMEM;
 
 	catalog_free(catalog);
 	if (!error)

@@ -79,21 +79,42 @@ yaml_node_t *config_source_at(struct config_source *source, const char *path)
 
 /* --- mistakes -------------------------------------------------------------------------------- */
 
-int config_source_wrong(struct config_source *source, const char *path, const char *format, ...)
+static void config_source_tell(struct config_source *source, const char *format, ...)
+	printf_like(2, 3);
+
+/* The first one counts: those after it may be its consequences. */
+static void config_source_tell(struct config_source *source, const char *format, ...)
+{
+	va_list args;
+
+	if (source->mistake[0])
+		return;
+	va_start(args, format);
+	vsnprintf(source->mistake, sizeof(source->mistake), format, args);
+	va_end(args);
+	/* A line it is, whatever bytes a quoted value may hold. */
+	for (char *c = source->mistake; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+}
+
+unsigned config_source_line(struct config_source *source, const char *path)
 {
 	bool whole;
-	unsigned line = config_line(config_source_walk(source, path, &whole));
+
+	return config_line(config_source_walk(source, path, &whole));
+}
+
+int config_source_wrong(struct config_source *source, const char *path, const char *format, ...)
+{
 	char what[1024];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(what, sizeof(what), format, args);
 	va_end(args);
-	/* A line it is, whatever bytes a quoted value may hold. */
-	for (char *c = what; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
-	fprintf(stderr, "%s:%u: %s: %s\n", source->file, line, path, what);
+	config_source_tell(source, "%s:%u: %s: %s", source->file, config_source_line(source, path),
+		path, what);
 	return -EINVAL;
 }
 
@@ -109,7 +130,8 @@ static int config_source_check_twice(struct config_source *source, yaml_node_t *
 
 			if (strcmp(config_scalar(first), config_scalar(key)))
 				continue;
-			fprintf(stderr, "%s:%u: %s: is here twice (before in line %u): keep one\n",
+			config_source_tell(source,
+				"%s:%u: %s: is here twice (before in line %u): keep one",
 				source->file, config_line(key), config_scalar(key),
 				config_line(first));
 			return -EINVAL;
@@ -123,7 +145,8 @@ static int config_source_check(struct config_source *source)
 	yaml_node_t *node;
 
 	if (!yaml_document_get_root_node(&source->document)) {
-		fprintf(stderr, "%s:1: the file is empty: 'listen:' and 'subsystems:' are needed\n",
+		config_source_tell(source,
+			"%s:1: the file is empty: 'listen:' and 'subsystems:' are needed",
 			source->file);
 		return -EINVAL;
 	}
@@ -133,16 +156,16 @@ static int config_source_check(struct config_source *source)
 	return 0;
 }
 
-static int config_source_parse(struct config_source *source, FILE *file)
+static int config_source_parse(struct config_source *source, const char *text, size_t length)
 {
 	yaml_parser_t parser;
 	int error = 0;
 
 	if (!yaml_parser_initialize(&parser))
 		return -ENOMEM;
-	yaml_parser_set_input_file(&parser, file);
+	yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
 	if (!yaml_parser_load(&parser, &source->document)) {
-		fprintf(stderr, "%s:%zu: not YAML: %s%s%s\n", source->file,
+		config_source_tell(source, "%s:%zu: not YAML: %s%s%s", source->file,
 			parser.problem_mark.line + 1, parser.problem ? parser.problem : "?",
 			parser.context ? " " : "", parser.context ? parser.context : "");
 		error = -EINVAL;
@@ -153,18 +176,13 @@ static int config_source_parse(struct config_source *source, FILE *file)
 	return error;
 }
 
-int config_source_load(struct config_source *source, const char *name)
+int config_source_load(
+	struct config_source *source, const char *name, const char *text, size_t length)
 {
-	FILE *file = fopen(name, "re");
 	int error;
 
 	*source = (struct config_source){.file = name};
-	if (!file) {
-		fprintf(stderr, "%s: cannot be read: %s\n", name, strerror(errno));
-		return -EINVAL;
-	}
-	error = config_source_parse(source, file);
-	fclose(file);
+	error = config_source_parse(source, text, length);
 	return error ? error : config_source_check(source);
 }
 
@@ -218,6 +236,7 @@ static const struct config_hint config_hints[] = {
 	{"engine", "io_uring, epoll or auto is"},
 	{"memory", "a size such as 512M is"},
 	{"spin_us", "a number from 0 to 1000000 is"},
+	{"control", "the path of a socket, or none, is"},
 	{"subsystems", "a list with 'nqn', 'allow' and 'namespaces' each is"},
 	{"nqn", "a name such as nqn.2024-01.com.example:disks is"},
 	{"serial", "at most 20 ASCII characters are"},
@@ -246,7 +265,7 @@ static const char *config_known_keys(const char *container)
 		return "nqn, serial, allow and namespaces";
 	if (!strcmp(container, "namespaces"))
 		return "path, ram, null, nsid, uuid, readonly and block";
-	return "listen, subsystems, threads, engine, memory and spin_us";
+	return "listen, subsystems, threads, engine, memory, spin_us and control";
 }
 
 /* libcyaml's line is that of what comes before an unknown key: the first such key from there on. */
@@ -307,7 +326,7 @@ static void config_complain_missing(
 			if (config_line(config_source_node(source, *item)) == line)
 				snprintf(in, sizeof(in), "subsystems.%u.",
 					(unsigned)(item - list->data.sequence.items.start));
-	fprintf(stderr, "%s:%u: %s%s: is missing: %s right\n", source->file, line, in, key,
+	config_source_tell(source, "%s:%u: %s%s: is missing: %s right", source->file, line, in, key,
 		config_hint(key));
 }
 
@@ -321,9 +340,9 @@ void config_source_complain(struct config_source *source, const struct config_co
 	if (!strncmp(what, unexpected, sizeof(unexpected) - 1)) {
 		const char *key = what + sizeof(unexpected) - 1;
 
-		fprintf(stderr, "%s:%u: %s: no such key here: %s are known\n", source->file,
-			config_line_of_key(source, key, max_of(complaint->line, 1u)), key,
-			config_known_keys(complaint->key));
+		config_source_tell(source, "%s:%u: %s: no such key here: %s are known",
+			source->file, config_line_of_key(source, key, max_of(complaint->line, 1u)),
+			key, config_known_keys(complaint->key));
 		return;
 	}
 	if (!strncmp(what, missing, sizeof(missing) - 1)) {
@@ -331,6 +350,7 @@ void config_source_complain(struct config_source *source, const struct config_co
 		return;
 	}
 	config_say(what, said, sizeof(said));
-	fprintf(stderr, "%s:%u: %s: %s: %s right\n", source->file, max_of(complaint->line, 1u),
-		complaint->key[0] ? complaint->key : "file", said, config_hint(complaint->key));
+	config_source_tell(source, "%s:%u: %s: %s: %s right", source->file,
+		max_of(complaint->line, 1u), complaint->key[0] ? complaint->key : "file", said,
+		config_hint(complaint->key));
 }

@@ -15,26 +15,33 @@
 
 #define CONFIG_PATH_BYTES 96
 
+/* One line about a mistake. */
+#define CONFIG_MISTAKE_BYTES 1536
+
 struct config_source {
-	const char *file;
+	const char *file; /* its name, for mistakes */
 	yaml_document_t document;
 	bool loaded;
+	char mistake[CONFIG_MISTAKE_BYTES]; /* the first one; empty: none yet */
 };
 
-/* Reads and checks what YAML itself demands, and that no key is there twice. Mistakes are told. */
-int config_source_load(struct config_source *source, const char *file) must_check;
+/* Parses TEXT and checks what YAML itself demands, and that no key is there twice. */
+int config_source_load(
+	struct config_source *source, const char *name, const char *text, size_t length) must_check;
 void config_source_free(struct config_source *source);
 
 /* The value at a path such as "subsystems.0.nqn"; NULL: there is none. */
 yaml_node_t *config_source_at(struct config_source *source, const char *path);
 yaml_node_t *config_source_node(struct config_source *source, int id);
 
-/* Tells "FILE:LINE: PATH: ..." on stderr, with the line of PATH or of what there is of it.
- * Returns -EINVAL. */
+/* The line of PATH, or of what there is of it. */
+unsigned config_source_line(struct config_source *source, const char *path);
+
+/* Keeps "FILE:LINE: PATH: ..." as the mistake. Returns -EINVAL. */
 int config_source_wrong(struct config_source *source, const char *path, const char *format, ...)
 	printf_like(3, 4);
 
-/* The same for what libcyaml says: gathers its lines, then tells the first mistake. */
+/* The same for what libcyaml says: gathers its lines, then keeps the first mistake. */
 struct config_complaint {
 	char what[256];	    /* "Unexpected key: foo" */
 	char key[64];	    /* of the innermost mapping that has a name */

@@ -113,10 +113,15 @@ void port_put(struct port *port)
 		free(port);
 }
 
-bool port_is_same(const struct port *one, const struct port *other)
+bool port_is_same_address(const struct port *one, const struct port *other)
 {
 	return one->ops == other->ops &&
-	       !memcmp(&one->configured, &other->configured, sizeof(one->configured)) &&
+	       !memcmp(&one->configured, &other->configured, sizeof(one->configured));
+}
+
+bool port_is_same(const struct port *one, const struct port *other)
+{
+	return port_is_same_address(one, other) &&
 	       one->header_digest_allowed == other->header_digest_allowed &&
 	       one->data_digest_allowed == other->data_digest_allowed && one->tos == other->tos;
 }

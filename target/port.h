@@ -49,6 +49,7 @@ int port_create(const struct nvme_uri *uri, bool resolve, struct port **ret, cha
 struct port *port_get(struct port *port);
 void port_put(struct port *port);
 
+bool port_is_same_address(const struct port *one, const struct port *other);
 /* They were described in the same way. */
 bool port_is_same(const struct port *one, const struct port *other);
 

@@ -232,14 +232,16 @@ static void publish_unlisten(const struct catalog *one, const struct catalog *ot
 			port_unlisten(one->port[i]);
 }
 
-static int publish_listen_all(
-	struct target *target, const struct catalog *catalog, char *why, size_t why_size)
+static int publish_listen_all(struct target *target, const struct catalog *catalog,
+	uint32_t *ret_failed, char *why, size_t why_size)
 {
 	for (uint32_t i = 0; i < catalog->nr_ports; i++) {
 		int error = port_listen(catalog->port[i], target->reactors[0], why, why_size);
 
-		if (error)
+		if (error) {
+			*ret_failed = i;
 			return error;
+		}
 	}
 	return 0;
 }
@@ -251,16 +253,18 @@ static void publish_listen(struct loop_message *message)
 	struct publish *publish = part->publish;
 	struct target *target = publish->target;
 	char unused[PUBLISH_WHY_BYTES];
+	uint32_t unused_port;
 
 	part->error = target->stopping ? -ESHUTDOWN : 0;
 	if (!part->error) {
 		publish_unlisten(target->catalog, publish->catalog);
-		part->error = publish_listen_all(
-			target, publish->catalog, publish->why, sizeof(publish->why));
+		part->error = publish_listen_all(target, publish->catalog, &publish->failed_port,
+			publish->why, sizeof(publish->why));
 	}
 	if (part->error) {
 		publish_unlisten(publish->catalog, target->catalog);
-		(void)publish_listen_all(target, target->catalog, unused, sizeof(unused));
+		(void)publish_listen_all(
+			target, target->catalog, &unused_port, unused, sizeof(unused));
 	}
 	publish_answer(part, publish_listened);
 }
@@ -302,6 +306,7 @@ void publish_start(struct publish *publish, struct catalog *catalog,
 	publish->done = done;
 	publish->error = 0;
 	publish->why[0] = '\0';
+	publish->failed_port = UINT32_MAX;
 	publish_take_refs(publish);
 	publish_ask_all(publish, publish_attach);
 }

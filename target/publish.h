@@ -41,7 +41,8 @@ struct publish {
 	void (*done)(struct publish *publish, int error);
 	int error; /* the first one's */
 	char why[PUBLISH_WHY_BYTES];
-	uint32_t nr_waiting; /* parts that have not answered */
+	uint32_t failed_port; /* of the catalog, that cannot listen; else UINT32_MAX */
+	uint32_t nr_waiting;  /* parts that have not answered */
 	struct publish_part parts[PUBLISH_MAX_PARTS];
 };
 

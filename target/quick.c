@@ -12,11 +12,13 @@
 
 #include "proto/nvme/uri.h"
 #include "target/catalog.h"
+#include "target/config_text.h"
 
 struct quick_export {
 	struct ns_options ns;
 	struct nvme_uuid uuid;
 	const char *nqn; /* NULL: from the disk */
+	char *resolved;
 };
 
 int quick_listen(struct catalog *catalog, const char *text, char *why, size_t why_size)
@@ -98,6 +100,17 @@ static int quick_option(struct quick_export *export, const char *text, char *why
 	return -EINVAL;
 }
 
+/* As a configuration file may name it later, from another directory. */
+static int quick_resolve(struct quick_export *export)
+{
+	const char *path = export->ns.path;
+
+	if (!strncmp(path, "ram:", 4) || !strncmp(path, "null:", 5))
+		return 0;
+	export->ns.path = export->resolved = config_text_resolve(NULL, path);
+	return export->resolved ? 0 : -ENOMEM;
+}
+
 static int quick_add(
 	struct catalog *catalog, const struct quick_export *export, char *why, size_t why_size)
 {
@@ -137,7 +150,10 @@ int quick_export(struct catalog *catalog, const char *text, char *why, size_t wh
 	while (!error && (option = strsep(&rest, ",")))
 		error = quick_option(&export, option, why, why_size);
 	if (!error)
+		error = quick_resolve(&export);
+	if (!error)
 		error = quick_add(catalog, &export, why, why_size);
+	free(export.resolved);
 	free(copy);
 	return error;
 }

@@ -19,9 +19,11 @@ struct catalog;
 struct port;
 struct reactor;
 
-#define TARGET_MAX_REACTORS 64
+#define TARGET_MAX_REACTORS  64
 /* Connections of the process: each is a descriptor and some memory. */
-#define TARGET_MAX_CONNS    8192
+#define TARGET_MAX_CONNS     8192
+/* sun_path, with its end. */
+#define TARGET_CONTROL_BYTES 108
 
 struct target_settings {
 	uint32_t nr_reactors; /* 0: the CPUs this process may use, at most 8 */
@@ -29,6 +31,8 @@ struct target_settings {
 	uint64_t spin_ns;
 	uint64_t memory_bytes; /* data buffers of all reactors together */
 	enum log_level log_level;
+	char control[TARGET_CONTROL_BYTES]; /* path of the control socket; "": the default, "none"
+					     */
 };
 #define TARGET_SETTINGS_DEFAULT                                                           \
 	{                                                                                 \
