@@ -14,6 +14,7 @@
 #include "target/catalog.h"
 #include "proto/base/std_fds.h"
 #include "target/config.h"
+#include "target/control.h"
 #include "target/port.h"
 #include "target/quick.h"
 #include "target/size.h"
@@ -35,6 +36,7 @@ enum main_option {
 	MAIN_SPIN,
 	MAIN_MEMORY,
 	MAIN_LOG_LEVEL,
+	MAIN_CONTROL,
 	MAIN_HELP,
 	MAIN_VERSION,
 };
@@ -49,6 +51,7 @@ static const struct option main_options[] = {
 	{"spin-us", required_argument, NULL, MAIN_SPIN},
 	{"memory", required_argument, NULL, MAIN_MEMORY},
 	{"log-level", required_argument, NULL, MAIN_LOG_LEVEL},
+	{"control", required_argument, NULL, MAIN_CONTROL},
 	{"help", no_argument, NULL, MAIN_HELP},
 	{"version", no_argument, NULL, MAIN_VERSION},
 	{0},
@@ -72,6 +75,8 @@ static const char main_usage[] =
 	"  --spin-us N        look for work this long before sleeping (default 20)\n"
 	"  --memory SIZE      limit of the data buffers (default 512M)\n"
 	"  --log-level NAME   error, warning, info (default) or debug\n"
+	"  --control PATH     socket for haulctl, or none (default: hauld.sock in\n"
+	"                     $XDG_RUNTIME_DIR or /run/haul)\n"
 	"  --version, --help\n";
 
 struct main_arguments {
@@ -159,6 +164,17 @@ static int main_log_level(const char *text, struct target_settings *settings)
 	return -EINVAL;
 }
 
+static int main_control(const char *text, struct target_settings *settings)
+{
+	if (!text[0] || strlen(text) >= sizeof(settings->control)) {
+		fprintf(stderr, "hauld: --control %s: not a path of 1 to %zu bytes\n", text,
+			sizeof(settings->control) - 1);
+		return -EINVAL;
+	}
+	snprintf(settings->control, sizeof(settings->control), "%s", text);
+	return 0;
+}
+
 static int main_append(const char **list, unsigned *nr, const char *value)
 {
 	if (*nr >= MAIN_MAX_LIST)
@@ -215,6 +231,8 @@ static int main_take_option(int option, char **argv, struct main_arguments *argu
 		return main_memory(optarg, &arguments->settings);
 	case MAIN_LOG_LEVEL:
 		return main_log_level(optarg, &arguments->settings);
+	case MAIN_CONTROL:
+		return main_control(optarg, &arguments->settings);
 	case MAIN_HELP:
 		fputs(main_usage, stdout);
 		return 1;
@@ -333,7 +351,7 @@ static void main_raise_limits(void)
 	}
 }
 
-static int main_serve(struct target *target, struct catalog *catalog)
+static int main_serve(struct target *target, struct catalog *catalog, const char *config_file)
 {
 	char why[MAIN_WHY_BYTES] = "signals cannot be blocked";
 	int error = target_block_signals();
@@ -343,12 +361,15 @@ static int main_serve(struct target *target, struct catalog *catalog)
 		error = target_start(target, catalog, why, sizeof(why));
 	else
 		catalog_free(catalog);
+	if (!error)
+		error = control_create(target, config_file, &target->control, why, sizeof(why));
 	if (error) {
 		fprintf(stderr, "hauld: %s\n", why);
 		return MAIN_EXIT_FAILED;
 	}
 	main_say_ready(target);
 	error = target_run(target);
+	control_close(target->control);
 	if (!error)
 		return 0;
 	if (error == -ETIMEDOUT)
@@ -367,7 +388,7 @@ static int main_start(struct target *target, struct main_arguments *arguments)
 		catalog_free(catalog);
 		return error == -EINVAL || error == -ERANGE ? MAIN_EXIT_USAGE : MAIN_EXIT_FAILED;
 	}
-	return main_serve(target, catalog);
+	return main_serve(target, catalog, arguments->config);
 }
 
 int main(int argc, char **argv)
@@ -388,5 +409,6 @@ int main(int argc, char **argv)
 	ret = target_init(&target, &arguments.settings) ? MAIN_EXIT_FAILED
 							: main_start(&target, &arguments);
 	target_destroy(&target);
+	control_destroy(target.control);
 	return ret;
 }

@@ -17,18 +17,20 @@
 #include <unistd.h>
 
 #include "target/catalog.h"
+#include "target/control.h"
 #include "target/port.h"
 #include "target/reactor.h"
 
 /* I/O that a disk has not done by then is left behind. */
 #define TARGET_DRAIN_NS	   10000000000ull
-/* The control thread does nothing but wait. */
+/* Of disks: the control thread does nothing but wait. */
 #define TARGET_CONTROL_OPS 32
 
 int target_init(struct target *target, const struct target_settings *settings)
 {
 	*target = (struct target){.settings = *settings, .signal_fd = -1};
 	publish_init(&target->publish, target);
+	change_queue_init(&target->changes, target);
 	target->catalog = catalog_create(NULL);
 	return target->catalog ? 0 : -ENOMEM;
 }
@@ -190,6 +192,12 @@ static void target_begin_stop(struct target *target)
 	loop_send(target->reactors[0]->loop, &target->stop);
 }
 
+void target_change_is_over(struct target *target)
+{
+	if (target->draining)
+		target_begin_stop(target);
+}
+
 static void target_deadline(struct loop_timer *timer)
 {
 	struct target *target = container_of(timer, struct target, deadline);
@@ -205,6 +213,8 @@ static void target_signalled(struct loop_poll *poll, uint32_t events)
 
 	(void)events;
 	if (read(target->signal_fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	if (info.ssi_signo == SIGHUP && control_reload(target->control))
 		return;
 	if (target->draining) {
 		target->run_error = -EINTR;
@@ -225,7 +235,7 @@ static void target_signal_set(sigset_t *ret)
 	sigemptyset(ret);
 	sigaddset(ret, SIGTERM);
 	sigaddset(ret, SIGINT);
-	sigaddset(ret, SIGHUP); /* a terminal that is closed; there is nothing to reload */
+	sigaddset(ret, SIGHUP); /* reload; without a file a terminal that is closed */
 }
 
 int target_block_signals(void)
@@ -326,6 +336,7 @@ void target_destroy(struct target *target)
 	/* What the reactors have sent, and the poll of the signals that is being taken down. */
 	while (target->loop && loop_wait(target->loop, 0))
 		;
+	change_queue_end(&target->changes);
 	publish_forget(&target->publish);
 	loop_destroy(target->loop);
 	if (target->signal_fd >= 0)

@@ -13,9 +13,11 @@
 #include "proto/base/list.h"
 #include "proto/base/log.h"
 #include "proto/base/loop.h"
+#include "target/change.h"
 #include "target/publish.h"
 
 struct catalog;
+struct control;
 struct port;
 struct reactor;
 
@@ -58,8 +60,10 @@ struct target {
 
 	/* The control thread's, and messages between it and the first reactor. */
 	struct loop *loop;
-	struct catalog *catalog;     /* what counts; empty before the first is published */
-	struct publish publish;	     /* the change that is under way */
+	struct catalog *catalog; /* what counts; empty before the first is published */
+	struct publish publish;	 /* the change that is under way */
+	struct change_queue changes;
+	struct control *control;     /* NULL: none, SIGHUP stops */
 	int publish_error;	     /* of the first one */
 	struct loop_message stop;    /* to the first reactor */
 	struct loop_message stopped; /* from it: no connection is left */
@@ -88,6 +92,9 @@ int target_run(struct target *target) must_check;
 
 /* After target_start() has failed or target_run() has returned 0, or without either. */
 void target_destroy(struct target *target);
+
+/* A change has been published, or not: if a signal came meanwhile, its turn has come. */
+void target_change_is_over(struct target *target);
 
 /* On the first reactor: the one with the fewest connections, which now has one more, from PORT. */
 struct reactor *target_pick_reactor(struct port *port);

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -42,7 +43,12 @@ class Hauld:
         self.log_path = pathlib.Path(directory) / f"hauld-{id(self)}.log"
         self.objects = self.log_path.with_suffix(".objects")
         self.leftovers = leftovers
+        self.control = None
         command = [str(BUILD / "target" / "hauld"), *args]
+        if "--control" not in args:
+            # Not the default's, which another hauld may have. The names of its folders can be too long.
+            self.control = pathlib.Path(tempfile.gettempdir()) / f"haul-{os.getpid()}-{id(self)}.sock"
+            command += ["--control", str(self.control)]
         if engine:
             command += ["--engine", engine]
         with open(self.log_path, "wb") as log:

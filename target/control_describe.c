@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The status as clients see it.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/link/address.h"
+#include "target/catalog.h"
+#include "target/control_json.h"
+#include "target/control_private.h"
+#include "target/control_status.h"
+#include "target/port.h"
+#include "target/target.h"
+
+/* --- the process ----------------------------------------------------------------------------- */
+
+static uint64_t describe_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	uint64_t nr = 0;
+
+	if (!dir)
+		return 0;
+	while (readdir(dir))
+		nr++;
+	closedir(dir);
+	return nr > 3 ? nr - 3 : 0; /* ".", ".." and that of DIR */
+}
+
+static uint64_t describe_resident(void)
+{
+	unsigned long long size, resident = 0;
+	FILE *file = fopen("/proc/self/statm", "re");
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "%llu %llu", &size, &resident) != 2)
+		resident = 0;
+	fclose(file);
+	return resident * (unsigned long long)sysconf(_SC_PAGESIZE);
+}
+
+static void describe_target(struct json_object *status, const struct control *control)
+{
+	struct json_object *json = control_json_object(status, "target");
+	const struct target *target = control->target;
+
+	control_json_text(json, "version", HAUL_VERSION);
+	control_json_number(json, "pid", (uint64_t)getpid());
+	control_json_number(
+		json, "uptime_s", (loop_now_ns(target->loop) - control->start_ns) / 1000000000);
+	control_json_number(json, "generation", target->catalog->generation);
+	control_json_number(json, "namespace_places", catalog_nr_places(target->catalog));
+	control_json_number(json, "descriptors", describe_descriptors());
+	control_json_number(json, "resident_bytes", describe_resident());
+}
+
+/* --- the catalog ----------------------------------------------------------------------------- */
+
+static void describe_listeners(struct json_object *status, const struct catalog *catalog)
+{
+	struct json_object *list = control_json_list(status, "listeners");
+	char text[PORT_TEXT];
+
+	for (uint32_t i = 0; i < catalog->nr_ports; i++) {
+		struct json_object *json = control_json_entry(list);
+
+		port_describe(catalog->port[i], text);
+		control_json_text(json, "uri", text);
+		control_json_number(json, "id", catalog->port[i]->portid);
+	}
+}
+
+static void describe_ns(struct json_object *list, const struct ns *ns)
+{
+	struct json_object *json = control_json_entry(list);
+	const struct backend *backend = ns->place->backend;
+	char uuid[NVME_UUID_TEXT];
+
+	nvme_uuid_format(&ns->uuid, uuid);
+	control_json_number(json, "nsid", ns->nsid);
+	control_json_text(json, "path", backend->path);
+	control_json_text(json, "uuid", uuid);
+	control_json_number(json, "block_bytes", 1u << ns->lba_shift);
+	control_json_number(json, "size_bytes", ns->nr_lbas << ns->lba_shift);
+	control_json_flag(json, "read_only", ns->read_only);
+	control_json_text(json, "state", backend->size_error ? "lost" : "ready");
+}
+
+static void describe_subsystems(struct json_object *status, const struct catalog *catalog)
+{
+	struct json_object *list = control_json_list(status, "subsystems");
+	const struct subsys *subsys;
+
+	list_for_each_entry (subsys, &catalog->subsystems, node) {
+		struct json_object *json = control_json_entry(list);
+		struct json_object *hosts, *namespaces;
+
+		control_json_text(json, "nqn", subsys->nqn);
+		control_json_text(json, "serial", subsys->serial);
+		control_json_flag(json, "allow_any", subsys->allow_any);
+		hosts = control_json_list(json, "allow");
+		for (uint32_t i = 0; i < subsys->nr_hosts; i++)
+			json_object_array_add(hosts, json_object_new_string(subsys->hosts[i]));
+		namespaces = control_json_list(json, "namespaces");
+		for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++)
+			if (subsys->ns[nsid])
+				describe_ns(namespaces, subsys->ns[nsid]);
+	}
+}
+
+/* --- hosts ----------------------------------------------------------------------------------- */
+
+struct describe_all { /* of all reactors, in order */
+	const struct status_ctrl **ctrls;
+	const struct status_queue **queues;
+	size_t nr_ctrls, nr_queues;
+};
+
+static int describe_compare_ctrls(const void *a, const void *b)
+{
+	const struct status_ctrl *one = *(const struct status_ctrl *const *)a;
+	const struct status_ctrl *other = *(const struct status_ctrl *const *)b;
+	int order = strcmp(one->hostnqn, other->hostnqn);
+
+	if (!order)
+		order = memcmp(one->hostid, other->hostid, sizeof(one->hostid));
+	return order ? order : one->cntlid - other->cntlid;
+}
+
+static int describe_compare_queues(const void *a, const void *b)
+{
+	const struct status_queue *one = *(const struct status_queue *const *)a;
+	const struct status_queue *other = *(const struct status_queue *const *)b;
+
+	return one->cntlid != other->cntlid ? one->cntlid - other->cntlid : one->qid - other->qid;
+}
+
+static bool describe_gather(
+	struct describe_all *all, const struct status_reactor *reactors, uint32_t nr_reactors)
+{
+	size_t nr_ctrls = 0, nr_queues = 0;
+
+	for (uint32_t i = 0; i < nr_reactors; i++) {
+		nr_ctrls += reactors[i].nr_ctrls;
+		nr_queues += reactors[i].nr_queues;
+	}
+	all->ctrls = calloc(nr_ctrls + 1, sizeof(*all->ctrls));
+	all->queues = calloc(nr_queues + 1, sizeof(*all->queues));
+	if (!all->ctrls || !all->queues)
+		return false;
+	for (uint32_t i = 0; i < nr_reactors; i++) {
+		for (uint32_t j = 0; reactors[i].ctrls && j < reactors[i].nr_ctrls; j++)
+			all->ctrls[all->nr_ctrls++] = &reactors[i].ctrls[j];
+		for (uint32_t j = 0; j < reactors[i].nr_queues; j++)
+			all->queues[all->nr_queues++] = &reactors[i].queues[j];
+	}
+	qsort(all->ctrls, all->nr_ctrls, sizeof(*all->ctrls), describe_compare_ctrls);
+	qsort(all->queues, all->nr_queues, sizeof(*all->queues), describe_compare_queues);
+	return true;
+}
+
+static void describe_queue(struct json_object *list, const struct status_queue *queue)
+{
+	struct json_object *json = control_json_entry(list);
+	char text[ADDRESS_TEXT];
+
+	control_json_number(json, "qid", queue->qid);
+	control_json_number(json, "depth", queue->depth);
+	control_json_text(json, "transport", queue->transport);
+	address_format(&queue->peer, text);
+	control_json_text(json, "peer", text);
+	address_format(&queue->local, text);
+	control_json_text(json, "local", text);
+	control_json_number(json, "connection", queue->number);
+	control_json_number(json, "reactor", queue->reactor);
+	control_json_number(json, "commands", queue->nr_commands);
+	control_json_number(json, "in_flight", queue->nr_in_flight);
+}
+
+/* The queues of controller CNTLID are one after the other: the first, by halves. */
+static size_t describe_first_queue(const struct describe_all *all, uint16_t cntlid)
+{
+	size_t low = 0, high = all->nr_queues;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (all->queues[middle]->cntlid < cntlid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void describe_ctrl(
+	struct json_object *list, const struct describe_all *all, const struct status_ctrl *ctrl)
+{
+	struct json_object *json = control_json_entry(list);
+	struct json_object *queues;
+
+	control_json_number(json, "cntlid", ctrl->cntlid);
+	control_json_text(json, "subsystem", ctrl->subnqn);
+	control_json_flag(json, "ready", ctrl->ready);
+	control_json_number(json, "keep_alive_ms", ctrl->kato_ms);
+	control_json_number(json, "reactor", ctrl->reactor);
+	queues = control_json_list(json, "queues");
+	for (size_t i = describe_first_queue(all, ctrl->cntlid);
+		i < all->nr_queues && all->queues[i]->cntlid == ctrl->cntlid; i++)
+		describe_queue(queues, all->queues[i]);
+}
+
+static void describe_hosts(
+	struct json_object *status, const struct status_reactor *reactors, uint32_t nr_reactors)
+{
+	struct json_object *list = control_json_list(status, "hosts");
+	const struct status_ctrl *before = NULL;
+	struct json_object *ctrls = NULL;
+	struct describe_all all = {0};
+	char text[NVME_UUID_TEXT];
+
+	if (!describe_gather(&all, reactors, nr_reactors))
+		goto free_all;
+	for (size_t i = 0; i < all.nr_ctrls; i++) {
+		const struct status_ctrl *ctrl = all.ctrls[i];
+		struct nvme_uuid id;
+
+		if (!before || strcmp(before->hostnqn, ctrl->hostnqn) ||
+			memcmp(before->hostid, ctrl->hostid, sizeof(ctrl->hostid))) {
+			struct json_object *host = control_json_entry(list);
+
+			memcpy(&id, ctrl->hostid, sizeof(id));
+			nvme_uuid_format(&id, text);
+			control_json_text(host, "nqn", ctrl->hostnqn);
+			control_json_text(host, "id", text);
+			ctrls = control_json_list(host, "controllers");
+		}
+		describe_ctrl(ctrls, &all, ctrl);
+		before = ctrl;
+	}
+free_all:
+	free(all.ctrls);
+	free(all.queues);
+}
+
+/* --- reactors -------------------------------------------------------------------------------- */
+
+static void describe_reactor(
+	struct json_object *list, uint32_t index, const struct status_reactor *reactor)
+{
+	struct json_object *json = control_json_entry(list);
+	struct json_object *pool;
+
+	control_json_number(json, "index", index);
+	control_json_text(json, "engine", reactor->engine);
+	control_json_number(json, "connections", reactor->nr_conns);
+	control_json_number(json, "controllers", reactor->nr_ctrls);
+	control_json_number(json, "requests", reactor->nr_requests);
+	control_json_number(json, "namespaces", reactor->nr_namespaces);
+	control_json_number(json, "namespace_requests", reactor->nr_ns_requests);
+	pool = control_json_object(json, "pool");
+	control_json_number(pool, "mapped_bytes", reactor->pool.bytes_mapped);
+	control_json_number(pool, "used_bytes", reactor->pool.bytes_used);
+	control_json_number(pool, "used_buffers", reactor->pool.nr_used);
+	control_json_number(pool, "waiting", reactor->pool.nr_waiting);
+	control_json_number(pool, "waits", reactor->pool.nr_waits);
+}
+
+struct json_object *control_status_describe(
+	const struct control *control, const struct status_reactor *reactors, uint32_t nr_reactors)
+{
+	struct json_object *status = json_object_new_object();
+	struct json_object *list;
+
+	describe_target(status, control);
+	describe_listeners(status, control->target->catalog);
+	describe_subsystems(status, control->target->catalog);
+	describe_hosts(status, reactors, nr_reactors);
+	list = control_json_list(status, "reactors");
+	for (uint32_t i = 0; i < nr_reactors; i++)
+		describe_reactor(list, i, &reactors[i]);
+	return status;
+}

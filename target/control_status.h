@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What reactors tell of themselves when a client asks for the status: plain copies, made by each on
+ * its own thread.
+ */
+#ifndef HAUL_TARGET_CONTROL_STATUS_H
+#define HAUL_TARGET_CONTROL_STATUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/base/bufpool.h"
+#include "proto/nvme/name.h"
+#include "target/conn.h"
+
+struct control;
+struct json_object;
+
+struct status_ctrl {
+	char hostnqn[NVME_NQN_MAX + 1];
+	char subnqn[NVME_NQN_MAX + 1];
+	uint8_t hostid[16];
+	uint16_t cntlid;
+	uint32_t reactor;
+	uint32_t kato_ms;
+	bool ready;
+};
+
+struct status_queue {
+	uint16_t cntlid; /* 0: not connected yet, or on its way out */
+	uint16_t qid;
+	uint32_t reactor;
+	uint32_t depth;
+	uint32_t nr_in_flight;
+	uint64_t nr_commands;
+	const char *transport;
+	struct sockaddr_storage peer, local;
+	uint64_t number;
+};
+
+struct status_reactor {
+	const char *engine;
+	uint32_t nr_conns, nr_ctrls, nr_queues;
+	uint32_t nr_namespaces;	 /* open here */
+	uint64_t nr_requests;	 /* not free */
+	uint64_t nr_ns_requests; /* that refer to a namespace */
+	struct bufpool_stats pool;
+	struct status_ctrl *ctrls;
+	struct status_queue *queues;
+};
+
+/* The object a client sees; NR_REACTORS parts. */
+struct json_object *control_status_describe(
+	const struct control *control, const struct status_reactor *reactors, uint32_t nr_reactors);
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Differences of listeners, subsystems, hosts and namespaces.
+ */
+#include "target/diff.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "target/catalog.h"
+#include "target/port.h"
+#include "target/transport.h"
+
+#define DIFF_LINE_BYTES 2048
+
+static void diff_tell(struct diff *diff, const char *format, ...) printf_like(2, 3);
+
+static void diff_tell(struct diff *diff, const char *format, ...)
+{
+	char text[DIFF_LINE_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	diff->line(diff, text);
+}
+
+/* What has changed of one thing, after each other. */
+struct diff_list {
+	char text[DIFF_LINE_BYTES];
+	size_t used;
+};
+
+static void diff_list_add(struct diff_list *list, const char *format, ...) printf_like(2, 3);
+
+static void diff_list_add(struct diff_list *list, const char *format, ...)
+{
+	size_t left = sizeof(list->text) - list->used;
+	va_list args;
+	int length;
+
+	if (list->used && left > 2) {
+		memcpy(list->text + list->used, ", ", 3);
+		list->used += 2;
+		left -= 2;
+	}
+	va_start(args, format);
+	length = vsnprintf(list->text + list->used, left, format, args);
+	va_end(args);
+	list->used += min_of((size_t)length, left - 1);
+}
+
+/* --- listeners ------------------------------------------------------------------------------- */
+
+static const struct port *diff_find_address(const struct catalog *catalog, const struct port *port)
+{
+	for (uint32_t i = 0; i < catalog->nr_ports; i++)
+		if (port_is_same_address(catalog->port[i], port))
+			return catalog->port[i];
+	return NULL;
+}
+
+static const char *diff_switch(bool on)
+{
+	return on ? "on" : "off";
+}
+
+static void diff_port_options(
+	struct diff *diff, const struct port *before, const struct port *after)
+{
+	struct diff_list list = {0};
+	char text[PORT_TEXT];
+
+	if (before->header_digest_allowed != after->header_digest_allowed)
+		diff_list_add(&list, "hdgst %s -> %s", diff_switch(before->header_digest_allowed),
+			diff_switch(after->header_digest_allowed));
+	if (before->data_digest_allowed != after->data_digest_allowed)
+		diff_list_add(&list, "ddgst %s -> %s", diff_switch(before->data_digest_allowed),
+			diff_switch(after->data_digest_allowed));
+	if (before->tos != after->tos)
+		diff_list_add(&list, "tos %u -> %u", before->tos, after->tos);
+	port_describe(before, text);
+	diff_tell(diff, "~ listener %s: %s", text, list.text);
+}
+
+static void diff_ports(struct diff *diff, const struct catalog *before, const struct catalog *after)
+{
+	char text[PORT_TEXT];
+
+	for (uint32_t i = 0; i < before->nr_ports; i++) {
+		const struct port *port = before->port[i];
+		const struct port *other = diff_find_address(after, port);
+
+		if (catalog_has_port(after, port))
+			continue;
+		port_describe(port, text);
+		if (other && !catalog_has_port(before, other))
+			diff_port_options(diff, port, other);
+		else
+			diff_tell(diff, "- listener %s", text);
+	}
+	for (uint32_t i = 0; i < after->nr_ports; i++) {
+		const struct port *port = after->port[i];
+		const struct port *other = diff_find_address(before, port);
+
+		if (catalog_has_port(before, port) || (other && !catalog_has_port(after, other)))
+			continue;
+		port_describe(port, text);
+		diff_tell(diff, "+ listener %s", text);
+	}
+}
+
+/* --- hosts ----------------------------------------------------------------------------------- */
+
+static bool diff_is_listed(const struct subsys *subsys, const char *hostnqn)
+{
+	for (uint32_t i = 0; subsys && i < subsys->nr_hosts; i++)
+		if (!strcmp(subsys->hosts[i], hostnqn))
+			return true;
+	return false;
+}
+
+/* Either may be NULL: not there. */
+static void diff_hosts(struct diff *diff, const struct subsys *before, const struct subsys *after)
+{
+	bool any_before = before && before->allow_any;
+	bool any_after = after && after->allow_any;
+	const char *nqn = before ? before->nqn : after->nqn;
+
+	if (any_before && !any_after && after)
+		diff_tell(diff, "- host any of %s", nqn);
+	for (uint32_t i = 0; after && before && i < before->nr_hosts; i++)
+		if (!diff_is_listed(after, before->hosts[i]))
+			diff_tell(diff, "- host %s of %s", before->hosts[i], nqn);
+	for (uint32_t i = 0; after && i < after->nr_hosts; i++)
+		if (!diff_is_listed(before, after->hosts[i]))
+			diff_tell(diff, "+ host %s of %s", after->hosts[i], nqn);
+	if (any_after && !any_before)
+		diff_tell(diff, "+ host any of %s", nqn);
+}
+
+/* --- namespaces ------------------------------------------------------------------------------ */
+
+/* In the largest unit that says it exactly. */
+static void diff_size(const struct ns *ns, char ret_text[32])
+{
+	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+	uint64_t size = ns->nr_lbas << ns->lba_shift;
+	unsigned unit = 0;
+
+	while (size && size % 1024 == 0 && unit + 1 < ARRAY_SIZE(units)) {
+		size /= 1024;
+		unit++;
+	}
+	snprintf(ret_text, 32, "%llu %s", (unsigned long long)size, units[unit]);
+}
+
+static const char *diff_access(const struct ns *ns)
+{
+	return ns->read_only ? "read-only" : "writable";
+}
+
+static void diff_ns_new(struct diff *diff, const char *nqn, const struct ns *ns)
+{
+	char uuid[NVME_UUID_TEXT];
+	char size[32];
+
+	nvme_uuid_format(&ns->uuid, uuid);
+	diff_size(ns, size);
+	diff_tell(diff, "+ namespace %u of %s: %s, %s in blocks of %u bytes, %s, uuid %s", ns->nsid,
+		nqn, ns->place->backend->path, size, 1u << ns->lba_shift, diff_access(ns), uuid);
+}
+
+static void diff_ns_changed(
+	struct diff *diff, const char *nqn, const struct ns *before, const struct ns *after)
+{
+	char uuid[2][NVME_UUID_TEXT];
+	struct diff_list list = {0};
+	char size[2][32];
+
+	diff_size(before, size[0]);
+	diff_size(after, size[1]);
+	nvme_uuid_format(&before->uuid, uuid[0]);
+	nvme_uuid_format(&after->uuid, uuid[1]);
+	if (before->place->backend != after->place->backend)
+		diff_list_add(&list, "another disk, %s -> %s", before->place->backend->path,
+			after->place->backend->path);
+	if (strcmp(size[0], size[1]))
+		diff_list_add(&list, "%s -> %s", size[0], size[1]);
+	if (before->lba_shift != after->lba_shift)
+		diff_list_add(&list, "blocks of %u -> %u bytes", 1u << before->lba_shift,
+			1u << after->lba_shift);
+	if (before->read_only != after->read_only)
+		diff_list_add(&list, "%s -> %s", diff_access(before), diff_access(after));
+	if (strcmp(uuid[0], uuid[1]))
+		diff_list_add(&list, "uuid %s -> %s", uuid[0], uuid[1]);
+	if (list.used)
+		diff_tell(diff, "~ namespace %u of %s: %s", after->nsid, nqn, list.text);
+}
+
+static void diff_namespaces(
+	struct diff *diff, const struct subsys *before, const struct subsys *after)
+{
+	const char *nqn = before ? before->nqn : after->nqn;
+
+	for (uint32_t nsid = 1; nsid <= SUBSYS_MAX_NSID; nsid++) {
+		const struct ns *one = before ? subsys_ns(before, nsid) : NULL;
+		const struct ns *other = after ? subsys_ns(after, nsid) : NULL;
+
+		if (one && other)
+			diff_ns_changed(diff, nqn, one, other);
+		else if (one)
+			diff_tell(diff, "- namespace %u of %s: %s", nsid, nqn,
+				one->place->backend->path);
+		else if (other)
+			diff_ns_new(diff, nqn, other);
+	}
+}
+
+/* --- subsystems ------------------------------------------------------------------------------ */
+
+static void diff_subsys(struct diff *diff, const struct subsys *before, const struct subsys *after)
+{
+	if (!after)
+		diff_tell(diff, "- subsystem %s", before->nqn);
+	else if (!before)
+		diff_tell(diff, "+ subsystem %s: serial %s", after->nqn, after->serial);
+	else if (strcmp(before->serial, after->serial))
+		diff_tell(diff, "~ subsystem %s: serial %s -> %s", after->nqn, before->serial,
+			after->serial);
+	diff_hosts(diff, before, after);
+	diff_namespaces(diff, before, after);
+}
+
+void diff_catalogs(struct diff *diff, const struct catalog *before, const struct catalog *after)
+{
+	const struct subsys *subsys;
+
+	diff_ports(diff, before, after);
+	list_for_each_entry (subsys, &before->subsystems, node)
+		diff_subsys(diff, subsys, catalog_find(after, subsys->nqn));
+	list_for_each_entry (subsys, &after->subsystems, node)
+		if (!catalog_find(before, subsys->nqn))
+			diff_subsys(diff, NULL, subsys);
+}
