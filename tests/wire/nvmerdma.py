@@ -30,14 +30,15 @@ class Ended(Exception):
 
 
 class Rdma:
-    def __init__(self, address, *, data=None, depth=0, **kw):
+    def __init__(self, address, *, data=None, depth=0, source="-", receives=128, **kw):
         self.raw = subprocess.Popen([str(conftest.BUILD / "tests" / "wire" / "rdma_raw")],
                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                     env=conftest.rdma_environment(),
                                     preexec_fn=conftest._die_with_parent)
         data = private(**kw) if data is None else data
         self.qid = kw.get("qid", 0)
-        answer = self.say(f"connect {address[0]} {address[1]} {data.hex() or '-'} {depth}")
+        answer = self.say(f"connect {address[0]} {address[1]} {data.hex() or '-'} {depth} "
+                          f"{source} {receives}")
         self.outcome, _, rest = answer.partition(" ")
         self.private = bytes.fromhex(rest) if self.outcome in ("established", "rejected") else rest
         self.next_cid = 0
@@ -131,14 +132,15 @@ class Rdma:
 class Pair:
     """An admin queue and one I/O queue of a controller."""
 
-    def __init__(self, address, subnqn, *, depth=32):
-        self.admin = Rdma(address)
+    def __init__(self, address, subnqn, *, depth=32, source="-", receives=128):
+        self.admin = Rdma(address, source=source)
         assert self.admin.outcome == "established", self.admin.private
         cqe = self.admin.connect(subnqn=subnqn, sqsize=31)
         assert cqe.status == 0, cqe
         self.cntlid = cqe.dw0 & 0xFFFF
         self.admin.enable()
-        self.io = Rdma(address, qid=1, hsqsize=depth - 1, hrqsize=depth)
+        self.io = Rdma(address, qid=1, hsqsize=depth - 1, hrqsize=depth, source=source,
+                       receives=receives)
         assert self.io.outcome == "established", self.io.private
         cqe = self.io.connect(subnqn=subnqn, cntlid=self.cntlid, sqsize=depth - 1)
         assert cqe.status == 0, cqe

@@ -52,10 +52,20 @@ class Pdu:
 
 
 class Tcp:
-    """One TCP connection to a target. With hdgst/ddgst it asks for digests in ICReq."""
+    """One TCP connection to a target. With hdgst/ddgst it asks for digests in ICReq.
 
-    def __init__(self, address, *, timeout=5.0, hdgst=False, ddgst=False, start=True, qid=0):
-        self.sock = socket.create_connection(address, timeout=timeout)
+    SOURCE is the address it comes from, RCVBUF what it lets lie unread.
+    """
+
+    def __init__(self, address, *, timeout=5.0, hdgst=False, ddgst=False, start=True, qid=0,
+                 source=None, rcvbuf=None):
+        self.sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        self.sock.settimeout(timeout)
+        if rcvbuf:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+        if source:
+            self.sock.bind((source, 0))
+        self.sock.connect(address)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.hdgst = self.ddgst = False
         self.next_cid = 0
@@ -270,7 +280,7 @@ class Admin(Tcp):
 
     def __init__(self, address, subnqn, *, kato=0, enable=True, hostnqn=None, **kw):
         super().__init__(address, **kw)
-        self.address, self.subnqn = address, subnqn
+        self.address, self.subnqn, self.source = address, subnqn, kw.get("source")
         self.hostnqn = hostnqn or "nqn.2014-08.org.nvmexpress:uuid:" \
             "11111111-2222-3333-4444-555555555555"
         cqe = self.connect(subnqn=subnqn, hostnqn=self.hostnqn, kato=kato)
@@ -302,7 +312,8 @@ class Admin(Tcp):
     def io_queue(self, qid=1, *, sqsize=31, expect=0, **kw):
         """Connects I/O queue QID to this controller on a connection of its own."""
         queue = Tcp(self.address, qid=qid, hdgst=kw.pop("hdgst", False),
-                    ddgst=kw.pop("ddgst", False))
+                    ddgst=kw.pop("ddgst", False), source=self.source,
+                    rcvbuf=kw.pop("rcvbuf", None))
         cqe = queue.connect(subnqn=self.subnqn, hostnqn=kw.pop("hostnqn", self.hostnqn),
                             cntlid=kw.pop("cntlid", self.cntlid), sqsize=sqsize, **kw)
         assert cqe.status == expect, cqe

@@ -3,7 +3,8 @@
  * A raw NVMe/RDMA host, driven line by line from standard input: one connection, memory regions by
  * number, capsules as hexadecimal text. It checks nothing: what a test says goes out.
  *
- *	connect ADDRESS PORT PRIVATE-HEX [INITIATOR-DEPTH]  established HEX | rejected HEX |
+ *	connect ADDRESS PORT PRIVATE-HEX [INITIATOR-DEPTH [SOURCE|- [RECEIVES]]]
+ *	                                                    established HEX | rejected HEX |
  *	                                                    failed EVENT
  *	region N BYTES none|read|write|both                 region ADDRESS KEY
  *	fill N OFFSET HEX                                   ok
@@ -132,7 +133,7 @@ static int raw_post_receive(struct raw *raw, unsigned slot)
 	return ibv_post_recv(raw->id->qp, &wr, &bad);
 }
 
-static bool raw_make_queue(struct raw *raw)
+static bool raw_make_queue(struct raw *raw, unsigned nr_receives)
 {
 	struct ibv_qp_init_attr attr = {
 		.cap = {.max_send_wr = NR_SENDS,
@@ -153,37 +154,42 @@ static bool raw_make_queue(struct raw *raw)
 		(size_t)(NR_RECEIVES + NR_SENDS) * CAPSULE_BYTES, IBV_ACCESS_LOCAL_WRITE);
 	if (!raw->capsule_mr)
 		return false;
-	for (unsigned slot = 0; slot < NR_RECEIVES; slot++)
+	for (unsigned slot = 0; slot < nr_receives && slot < NR_RECEIVES; slot++)
 		if (raw_post_receive(raw, slot))
 			return false;
 	return true;
 }
 
-static bool raw_resolve(struct raw *raw, const char *address, const char *port)
+static bool raw_resolve(struct raw *raw, const char *address, const char *port, const char *source)
 {
-	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *found;
+	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *found, *own = NULL;
 	int ret;
 
 	raw->channel = rdma_create_event_channel();
 	if (!raw->channel || rdma_create_id(raw->channel, &raw->id, NULL, RDMA_PS_TCP) ||
 		getaddrinfo(address, port, &hints, &found))
 		return false;
-	ret = rdma_resolve_addr(raw->id, NULL, found->ai_addr, STEP_MS);
+	if (strcmp(source, "-") && getaddrinfo(source, NULL, &hints, &own))
+		return false;
+	ret = rdma_resolve_addr(raw->id, own ? own->ai_addr : NULL, found->ai_addr, STEP_MS);
 	freeaddrinfo(found);
+	if (own)
+		freeaddrinfo(own);
 	return !ret && raw_step(raw, RDMA_CM_EVENT_ADDR_RESOLVED) &&
 	       !rdma_resolve_route(raw->id, STEP_MS) && raw_step(raw, RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
 
 static void raw_connect(struct raw *raw, char *arguments)
 {
-	char address[64], port[8], private_hex[512] = "";
-	unsigned depth = 0;
+	char address[64], port[8], private_hex[512] = "", source[64] = "-";
+	unsigned depth = 0, nr_receives = NR_RECEIVES;
 	unsigned char private_data[196];
 	struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
 	struct rdma_cm_event *event;
 
-	if (sscanf(arguments, "%63s %7s %511s %u", address, port, private_hex, &depth) < 3 ||
-		!raw_resolve(raw, address, port) || !raw_make_queue(raw)) {
+	if (sscanf(arguments, "%63s %7s %511s %u %63s %u", address, port, private_hex, &depth,
+		    source, &nr_receives) < 3 ||
+		!raw_resolve(raw, address, port, source) || !raw_make_queue(raw, nr_receives)) {
 		printf("failed setup\n");
 		return;
 	}
