@@ -264,14 +264,14 @@ static void rdma_request_bounce(struct haul_transport_queue *tq, struct haul_req
 	struct buf *buf;
 
 	tq->queue->hl->stats.nr_bounced++;
-	buf = bufpool_get(tq->queue->pool, request->data_len);
+	buf = bufpool_get(tq->queue->pool, bufpool_shelf_of(request->data_len));
 	if (buf) {
 		rdma_request_bounced(request, buf);
 		return;
 	}
 	rr->waiting = true;
 	rr->wait.ready = rdma_bounce_ready;
-	rr->wait.size = request->data_len;
+	rr->wait.shelf = bufpool_shelf_of(request->data_len);
 	list_init(&rr->wait.node);
 	bufpool_wait(tq->queue->pool, &rr->wait);
 }

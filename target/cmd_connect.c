@@ -121,7 +121,6 @@ static uint16_t cmd_connect_admin(struct request *request, const struct subsys *
 		return cmd_connect_refuse_data(request, offsetof(struct nvme_connect_data, cntlid));
 	if (ctrl_create(conn, subsys, data->hostnqn, data->hostid,
 		    le32_get(request->cmd.connect.kato), &ctrl)) {
-		conn_log(conn, "no room for another controller");
 		return NVME_SC_CONNECT_BUSY;
 	}
 	conn->member.ctrl = ctrl;

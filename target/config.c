@@ -51,6 +51,7 @@ struct config_file {
 	char *memory;
 	char *control;
 	uint32_t *spin_us;
+	uint32_t patience_s;
 };
 
 static const cyaml_schema_value_t config_text = {
@@ -102,6 +103,7 @@ static const cyaml_schema_field_t config_fields[] = {
 		struct config_file, control, 1, 4096),
 	CYAML_FIELD_UINT_PTR(
 		"spin_us", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_file, spin_us),
+	CYAML_FIELD_UINT("patience_s", CYAML_FLAG_OPTIONAL, struct config_file, patience_s),
 	CYAML_FIELD_END,
 };
 
@@ -181,6 +183,13 @@ static int config_settings(struct config_source *source, const struct config_fil
 			return config_source_wrong(source, "spin_us",
 				"%u is not a number from 0 to 1000000", *config->spin_us);
 		settings->spin_ns = *config->spin_us * 1000ull;
+	}
+	if (config_source_at(source, "patience_s")) {
+		if (config->patience_s < 1 || config->patience_s > TARGET_MAX_PATIENCE_S)
+			return config_source_wrong(source, "patience_s",
+				"%u is not a number from 1 to %u", config->patience_s,
+				TARGET_MAX_PATIENCE_S);
+		settings->patience_ns = config->patience_s * 1000000000ull;
 	}
 	return 0;
 }

@@ -18,6 +18,7 @@
 #include "target/ctrl.h"
 #include "target/member.h"
 #include "target/reactor.h"
+#include "target/share.h"
 #include "target/target.h"
 
 /* A host that has not completed Connect by then is gone or hostile; Linux needs milliseconds. */
@@ -78,15 +79,35 @@ static void conn_gone(struct loop_message *message)
 	free(conn);
 }
 
+static int conn_reserve_timers(struct conn *conn)
+{
+	struct loop *loop = conn->reactor->loop;
+
+	if (loop_timer_reserve(loop))
+		return -ENOMEM;
+	if (loop_timer_reserve(loop)) {
+		loop_timer_unreserve(loop);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void conn_unreserve_timers(struct conn *conn)
+{
+	struct loop *loop = conn->reactor->loop;
+
+	loop_timer_cancel(loop, &conn->handshake);
+	loop_timer_cancel(loop, &conn->transfer);
+	loop_timer_unreserve(loop);
+	loop_timer_unreserve(loop);
+}
+
 static void conn_destroy(struct conn *conn)
 {
-	struct reactor *reactor = conn->reactor;
-
 	conn->state = CONN_CLOSED;
-	loop_flush_cancel(&conn->retry);
 	loop_flush_cancel(&conn->finish);
-	loop_timer_cancel(reactor->loop, &conn->handshake);
-	loop_timer_unreserve(reactor->loop);
+	conn_unreserve_timers(conn);
+	share_put(conn->share);
 	list_remove(&conn->node);
 	munmap(conn->requests, conn_requests_bytes(conn));
 	slots_destroy(&conn->slots);
@@ -105,7 +126,7 @@ static void conn_finish(struct loop_flush *flush)
 
 	if (!conn_is_idle(conn) || !member_leave(conn))
 		return;
-	assert(conn->nr_buffer_bytes == 0 && conn->nr_commands == 0);
+	assert(list_empty(&conn->moving) && conn->nr_commands == 0);
 	conn->ops->free(conn);
 	conn_destroy(conn);
 }
@@ -132,6 +153,7 @@ void conn_close(struct conn *conn, const char *why)
 	conn_describe(conn, who);
 	log_debug("%s: closing: %s", who, why);
 	loop_timer_cancel(conn->reactor->loop, &conn->handshake);
+	loop_timer_cancel(conn->reactor->loop, &conn->transfer);
 	conn_drop_all(&conn->waiting);
 	conn_drop_all(&conn->held);
 	if (conn->member.state == CONN_MEMBER_ADMIN)
@@ -182,9 +204,34 @@ static void conn_handshake_expired(struct loop_timer *timer)
 	conn_close(conn, "no Connect in time");
 }
 
-static void conn_retry_waiting(struct loop_flush *flush)
+/* The first deadline of what moves; UINT64_MAX: nothing does. The list is in the order of
+ * beginnings, and whatever began after the first deadline has a later one. */
+static uint64_t conn_first_deadline_ns(const struct conn *conn)
 {
-	request_retry_waiting(container_of(flush, struct conn, retry));
+	uint64_t first_ns = UINT64_MAX;
+	struct request *request;
+
+	list_for_each_entry (request, &conn->moving, moving) {
+		if (request->moving_since_ns + conn->reactor->patience_ns >= first_ns)
+			break;
+		first_ns = min_of(first_ns, request_deadline_ns(request));
+	}
+	return first_ns;
+}
+
+/* Not set anew by each request: it may ring early. */
+static void conn_transfer_expired(struct loop_timer *timer)
+{
+	struct conn *conn = container_of(timer, struct conn, transfer);
+	uint64_t first_ns = conn_first_deadline_ns(conn);
+
+	if (first_ns > loop_now_ns(conn->reactor->loop)) {
+		if (first_ns != UINT64_MAX)
+			loop_timer_set(conn->reactor->loop, timer, first_ns);
+		return;
+	}
+	conn_log(conn, "the host is too slow to take or send what belongs to a command");
+	conn_close(conn, "too slow to take or send what belongs to a command");
 }
 
 /* --- the beginning --------------------------------------------------------------------------- */
@@ -199,6 +246,15 @@ int conn_set_depth(struct conn *conn, uint32_t depth)
 	if (!error)
 		conn->depth = depth;
 	return error;
+}
+
+int conn_set_ends(struct conn *conn, const struct sockaddr_storage *local,
+	const struct sockaddr_storage *peer)
+{
+	conn->local = *local;
+	conn->peer = *peer;
+	conn->share = share_get(&conn->reactor->shares, peer);
+	return conn->share ? 0 : -ENOMEM;
 }
 
 /* Address space for the deepest queue; pages come with use. */
@@ -232,19 +288,20 @@ static struct conn *conn_create(struct reactor *reactor, struct port *port)
 	list_init(&conn->node);
 	list_init(&conn->held);
 	list_init(&conn->waiting);
-	loop_flush_init(&conn->retry, conn_retry_waiting);
+	list_init(&conn->moving);
 	loop_flush_init(&conn->finish, conn_finish);
 	loop_timer_init(&conn->handshake, conn_handshake_expired);
-	if (loop_timer_reserve(reactor->loop))
+	loop_timer_init(&conn->transfer, conn_transfer_expired);
+	if (conn_reserve_timers(conn))
 		goto free_conn;
 	if (conn_alloc_requests(conn))
-		goto unreserve_timer;
+		goto unreserve_timers;
 	reactor->next_conn_number += reactor->target->nr_reactors;
 	list_push_back(&reactor->conns, &conn->node);
 	return conn;
 
-unreserve_timer:
-	loop_timer_unreserve(reactor->loop);
+unreserve_timers:
+	conn_unreserve_timers(conn);
 free_conn:
 	free(conn);
 	return NULL;

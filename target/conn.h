@@ -18,6 +18,7 @@ struct catalog;
 struct port;
 struct reactor;
 struct ctrl;
+struct share;
 struct subsys;
 struct transport_conn; /* defined by each transport for itself */
 
@@ -59,8 +60,9 @@ struct conn {
 	struct list node; /* the reactor's */
 	uint64_t number;  /* unique for the process's life: what the log calls it */
 
-	struct sockaddr_storage local; /* set by the transport in start() */
+	struct sockaddr_storage local; /* set by the transport in start(), see conn_set_ends() */
 	struct sockaddr_storage peer;
+	struct share *share; /* the host's, which PEER belongs to */
 
 	/* Known to the transport before Connect (RDMA private data), else CONN_QID_UNKNOWN / 0. */
 	uint32_t expected_qid;
@@ -82,10 +84,10 @@ struct conn {
 	uint16_t cntlid;
 	const struct subsys *subsys;
 	struct conn_member member;
-	struct list held;	  /* requests in HELD */
-	struct list waiting;	  /* requests in WAIT_BUF, those in the pool's FIFO too */
-	uint32_t nr_buffer_bytes; /* what its requests hold of the pool */
-	struct loop_flush retry;  /* moves requests that wait here to the pool's FIFO */
+	struct list held;	    /* requests in HELD */
+	struct list waiting;	    /* requests in WAIT_BUF */
+	struct list moving;	    /* requests in PULL or REPLY, that began first the first */
+	struct loop_timer transfer; /* of these, the host must get some done */
 	struct loop_timer handshake;
 	struct loop_flush finish; /* frees at the end of the turn, outside of anyone's call */
 	struct loop_message gone; /* to the port's reactor, which frees the memory */
@@ -115,6 +117,10 @@ struct transport_handover {
 	uint8_t responder_resources;
 };
 void conn_accept(struct port *port, struct transport_handover *handover);
+
+/* First of all in ops->start(): whose connection it is. -ENOMEM: start() must fail. */
+int conn_set_ends(struct conn *conn, const struct sockaddr_storage *local,
+	const struct sockaddr_storage *peer) must_check;
 
 /* Opens the requests for a submission queue of DEPTH entries. It is 1 when start() is called, which
  * may know better; Connect sets it for good. -EINVAL: less than before, or deeper than max_depth.

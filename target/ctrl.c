@@ -50,10 +50,15 @@ struct ctrl *ctrl_find(struct reactor *reactor, uint16_t cntlid)
 	return ctrl && !ctrl->ending ? ctrl : NULL;
 }
 
-static int ctrl_take_slot(struct reactor *reactor, uint32_t *ret)
+static int ctrl_take_slot(struct reactor *reactor, struct share *share, uint32_t *ret)
 {
 	uint32_t nr = ctrl_nr_slots(reactor);
+	uint32_t left = nr - reactor->nr_ctrls;
 
+	if (!share_may_take(share->nr_ctrls, 1, left)) {
+		share_log_refusal(share, "controllers", share->nr_ctrls, left);
+		return -EMFILE;
+	}
 	for (uint32_t tries = 0; tries < nr; tries++) {
 		uint32_t slot = reactor->next_ctrl_slot;
 
@@ -199,7 +204,7 @@ int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *host
 {
 	struct reactor *reactor = conn->reactor;
 	struct ctrl *ctrl = calloc(1, sizeof(*ctrl));
-	int error = ctrl ? ctrl_take_slot(reactor, &ctrl->slot) : -ENOMEM;
+	int error = ctrl ? ctrl_take_slot(reactor, conn->share, &ctrl->slot) : -ENOMEM;
 
 	if (error)
 		goto free_ctrl;
@@ -214,6 +219,9 @@ int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *host
 	snprintf(ctrl->hostnqn, sizeof(ctrl->hostnqn), "%s", hostnqn);
 	memcpy(ctrl->hostid, hostid, sizeof(ctrl->hostid));
 	reactor->ctrls[ctrl->slot] = ctrl;
+	reactor->nr_ctrls++;
+	ctrl->share = share_use(conn->share);
+	ctrl->share->nr_ctrls++;
 	ctrl_set_kato(ctrl, kato_ms);
 	ctrl_log(ctrl, "connected to", NULL);
 	*ret = ctrl;
@@ -234,6 +242,9 @@ void ctrl_try_free(struct ctrl *ctrl)
 	loop_timer_unreserve(loop);
 	loop_timer_unreserve(loop);
 	ctrl->reactor->ctrls[ctrl->slot] = NULL;
+	ctrl->reactor->nr_ctrls--;
+	ctrl->share->nr_ctrls--;
+	share_put(ctrl->share);
 	free(ctrl);
 }
 

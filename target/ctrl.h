@@ -55,7 +55,8 @@ struct ctrl {
 	uint16_t cntlid;
 	uint32_t slot;
 	bool ending;
-	struct conn *admin; /* NULL once it is gone */
+	struct share *share; /* the host's */
+	struct conn *admin;  /* NULL once it is gone */
 	char hostnqn[NVME_NQN_MAX + 1];
 	uint8_t hostid[16];
 
@@ -77,7 +78,8 @@ struct ctrl {
 	struct ctrl_queue queues[CTRL_MAX_IO_QUEUES + 1]; /* by queue id; 0 is not used */
 };
 
-/* For the admin queue CONN of a host that is allowed. -EMFILE: no controller id is free. */
+/* For the admin queue CONN of a host that is allowed. -EMFILE: no controller id is free, or
+ * none for this host. */
 int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *hostnqn,
 	const uint8_t hostid[16], uint32_t kato_ms, struct ctrl **ret) must_check;
 

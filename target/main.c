@@ -35,6 +35,7 @@ enum main_option {
 	MAIN_ENGINE,
 	MAIN_SPIN,
 	MAIN_MEMORY,
+	MAIN_PATIENCE,
 	MAIN_LOG_LEVEL,
 	MAIN_CONTROL,
 	MAIN_HELP,
@@ -50,6 +51,7 @@ static const struct option main_options[] = {
 	{"engine", required_argument, NULL, MAIN_ENGINE},
 	{"spin-us", required_argument, NULL, MAIN_SPIN},
 	{"memory", required_argument, NULL, MAIN_MEMORY},
+	{"patience-s", required_argument, NULL, MAIN_PATIENCE},
 	{"log-level", required_argument, NULL, MAIN_LOG_LEVEL},
 	{"control", required_argument, NULL, MAIN_CONTROL},
 	{"help", no_argument, NULL, MAIN_HELP},
@@ -74,6 +76,7 @@ static const char main_usage[] =
 	"  --engine NAME      io_uring, epoll or auto (default)\n"
 	"  --spin-us N        look for work this long before sleeping (default 20)\n"
 	"  --memory SIZE      limit of the data buffers (default 512M)\n"
+	"  --patience-s N     end hosts that take longer to send or take data (default 30)\n"
 	"  --log-level NAME   error, warning, info (default) or debug\n"
 	"  --control PATH     socket for haulctl, or none (default: hauld.sock in\n"
 	"                     $XDG_RUNTIME_DIR or /run/haul)\n"
@@ -131,6 +134,18 @@ static int main_spin(const char *text, struct target_settings *settings)
 
 	if (!error)
 		settings->spin_ns = number * 1000;
+	return error;
+}
+
+static int main_patience(const char *text, struct target_settings *settings)
+{
+	unsigned long number;
+	int error = main_number("patience-s", text, TARGET_MAX_PATIENCE_S, &number);
+
+	if (!error && !number)
+		return main_wrong("--patience-s 0: at least 1 is needed");
+	if (!error)
+		settings->patience_ns = number * 1000000000;
 	return error;
 }
 
@@ -229,6 +244,8 @@ static int main_take_option(int option, char **argv, struct main_arguments *argu
 		return main_spin(optarg, &arguments->settings);
 	case MAIN_MEMORY:
 		return main_memory(optarg, &arguments->settings);
+	case MAIN_PATIENCE:
+		return main_patience(optarg, &arguments->settings);
 	case MAIN_LOG_LEVEL:
 		return main_log_level(optarg, &arguments->settings);
 	case MAIN_CONTROL:

@@ -14,11 +14,6 @@
 #include "target/reactor_ns.h"
 #include "target/target.h"
 
-/* At most this part of the pool is one connection's, so that one slow host cannot pin it all; and
- * at least two of the largest commands, or it would not move. */
-#define REACTOR_CONN_SHARE     4
-#define REACTOR_CONN_MIN_BYTES (2u << 20)
-
 /* What transports have begun to take down is over when nothing happens for that long. */
 #define REACTOR_SETTLE_NS    10000000
 #define REACTOR_SETTLE_TURNS 1000
@@ -46,8 +41,7 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 	reactor->index = index;
 	reactor->catalog = target->catalog;
 	reactor->next_conn_number = index + 1;
-	reactor->conn_buffer_bytes =
-		max_of(pool_bytes / REACTOR_CONN_SHARE, (uint64_t)REACTOR_CONN_MIN_BYTES);
+	reactor->patience_ns = settings->patience_ns;
 	reactor->namespaces = calloc(CATALOG_MAX_NAMESPACES, sizeof(struct reactor_ns *));
 	if (!reactor->namespaces)
 		goto free_reactor;
@@ -63,6 +57,7 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 	error = bufpool_create(reactor->loop, pool_bytes, &reactor->pool);
 	if (error)
 		goto destroy_loop;
+	share_table_init(&reactor->shares, reactor->loop, reactor->pool, target->share_key);
 	*ret = reactor;
 	return 0;
 
@@ -212,6 +207,7 @@ void reactor_destroy(struct reactor *reactor)
 		return;
 	if (reactor->thread_started)
 		pthread_join(reactor->thread, NULL);
+	share_table_destroy(&reactor->shares);
 	bufpool_destroy(reactor->pool);
 	loop_destroy(reactor->loop);
 	free(reactor->namespaces);

@@ -11,6 +11,7 @@
 #include "proto/base/bufpool.h"
 #include "proto/base/log.h"
 #include "proto/base/loop.h"
+#include "target/share.h"
 #include "target/transport.h"
 
 struct target;
@@ -41,13 +42,15 @@ struct reactor {
 	struct transport_state *transport_state[NR_TRANSPORTS]; /* each transport's own */
 
 	enum reactor_stage stage;
-	uint64_t conn_buffer_bytes;	       /* what one connection may hold of the pool */
+	struct share_table shares;	       /* what each host holds of all this */
+	uint64_t patience_ns;		       /* see target_settings */
 	uint64_t next_conn_number;	       /* counts in steps of the number of reactors */
 	const struct catalog *catalog;	       /* what counts here */
 	struct reactor_ns **namespaces;	       /* by place->index, CATALOG_MAX_NAMESPACES */
 	struct ctrl *ctrls[REACTOR_MAX_CTRLS]; /* by slot; see ctrl_cntlid() */
-	uint32_t next_ctrl_slot;	       /* round robin: an id is not soon used again */
-	struct log_limit peer_log;	       /* what hosts do wrong */
+	uint32_t nr_ctrls;
+	uint32_t next_ctrl_slot;   /* round robin: an id is not soon used again */
+	struct log_limit peer_log; /* what hosts do wrong */
 	/* Who comes and goes, by slot: a burst of many hosts is told, a storm is not. */
 	struct log_limit ctrl_log[REACTOR_CTRL_LIMITS];
 

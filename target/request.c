@@ -16,6 +16,10 @@
 
 #define BIT(state) (1u << (state))
 
+/* The host has a second for so many bytes, besides the time that it has for any command. Whoever is
+ * slower than that is cut off: its buffers are others' too. A quarter of a wire of 2 Mbit/s. */
+#define REQUEST_LEAST_BYTES_PER_S (64u << 10)
+
 static const uint32_t request_steps[REQUEST_NR_STATES] = {
 	[REQUEST_FREE] = BIT(REQUEST_CORE),
 	[REQUEST_CORE] = BIT(REQUEST_FREE) | BIT(REQUEST_HELD) | BIT(REQUEST_WAIT_BUF) |
@@ -29,14 +33,64 @@ static const uint32_t request_steps[REQUEST_NR_STATES] = {
 
 static void request_buffer_ready(struct bufpool_wait *wait, struct buf *buf);
 
+uint64_t request_deadline_ns(const struct request *request)
+{
+	return request->moving_since_ns + request->conn->reactor->patience_ns +
+	       (uint64_t)request->data_len * 1000000000 / REQUEST_LEAST_BYTES_PER_S;
+}
+
+/* From here on the host has to do something: take, send or make room. */
+static void request_begin_move(struct request *request)
+{
+	struct conn *conn = request->conn;
+	struct loop *loop = conn->reactor->loop;
+
+	request->moving_since_ns = loop_now_ns(loop);
+	list_push_back(&conn->moving, &request->moving);
+	/* It finds out by itself when the first one is due. */
+	if (unlikely(!loop_timer_is_set(&conn->transfer)))
+		loop_timer_set(loop, &conn->transfer,
+			request->moving_since_ns + conn->reactor->patience_ns);
+}
+
+/* Inlined where STATE is a constant: half of what it would ask is known there. */
+static inline __attribute__((always_inline)) void request_step(
+	struct request *request, enum request_state state)
+{
+	enum request_state old = request->state;
+
+	assert(request_steps[old] & BIT(state));
+	request->state = state;
+	switch (state) {
+	case REQUEST_CORE:
+		if (old == REQUEST_FREE)
+			request->conn->nr_commands++;
+		else if (old == REQUEST_PULL)
+			list_remove(&request->moving);
+		break;
+	case REQUEST_REPLY:
+		request->conn->nr_commands--;
+		request_begin_move(request);
+		break;
+	case REQUEST_PULL:
+		request_begin_move(request);
+		break;
+	case REQUEST_FREE:
+		if (old != REQUEST_REPLY)
+			request->conn->nr_commands--;
+		if (old == REQUEST_REPLY || old == REQUEST_PULL)
+			list_remove(&request->moving);
+		break;
+	case REQUEST_HELD:
+	case REQUEST_WAIT_BUF:
+	case REQUEST_EXEC:
+		break;
+	}
+}
+
 void request_hand_to(struct request *request, enum request_state state)
 {
-	assert(request_steps[request->state] & BIT(state));
-	if (request->state == REQUEST_FREE)
-		request->conn->nr_commands++;
-	if (state == REQUEST_REPLY || (state == REQUEST_FREE && request->state != REQUEST_REPLY))
-		request->conn->nr_commands--;
-	request->state = state;
+	request_step(request, state);
 }
 
 struct request *request_get(struct conn *conn)
@@ -54,11 +108,13 @@ struct request *request_get(struct conn *conn)
 		request->conn = conn;
 		request->index = index;
 		list_init(&request->node);
-		list_init(&request->wait.node);
+		list_init(&request->moving);
+		list_init(&request->claim.pool_wait.node);
+		request->claim.pool_wait.ready = request_buffer_ready;
 	}
 	conn->nr_out++;
 	conn->nr_received++;
-	request_hand_to(request, REQUEST_CORE);
+	request_step(request, REQUEST_CORE);
 	request->inline_len = 0;
 	request->inline_bytes = NULL;
 	request->inline_loop_buffer = LOOP_BUFFER_NONE;
@@ -80,22 +136,17 @@ static void request_free(struct request *request)
 	struct conn *conn = request->conn;
 
 	assert(list_empty(&request->node));
-	conn->nr_buffer_bytes -= request->nr_held_bytes;
-	request->nr_held_bytes = 0;
-	if (request->buf)
-		bufpool_put(conn->reactor->pool, request->buf);
+	share_buf_put(conn->share, &request->claim, request->buf);
 	request->buf = NULL;
 	request->bytes = NULL;
 	request_set_ns(request, NULL);
-	request_hand_to(request, REQUEST_FREE);
+	request_step(request, REQUEST_FREE);
 	slots_put(&conn->slots, request->index);
 	conn->nr_out--;
 	if (unlikely(conn->reactor->stage == REACTOR_DRAINS))
 		loop_flush_later(conn->reactor->loop, &conn->reactor->drain_check);
 	if (conn->state != CONN_LIVE)
 		conn_try_finish(conn);
-	else if (!list_empty(&conn->waiting))
-		loop_flush_later(conn->reactor->loop, &conn->retry);
 }
 
 /* --- checks ---------------------------------------------------------------------------------- */
@@ -198,7 +249,7 @@ static void request_bring(struct request *request)
 		request_run(request);
 		return;
 	}
-	request_hand_to(request, REQUEST_PULL);
+	request_step(request, REQUEST_PULL);
 	request->conn->ops->pull(request);
 }
 
@@ -230,27 +281,15 @@ static uint32_t request_buffer_len(const struct request *request)
 	return request_scratch_offset(request) + request->scratch_len;
 }
 
-/* Whether the connection may hold as much more; then it is counted. One buffer is always granted.
- */
-static bool request_reserve(struct request *request)
+/* The reserve is for what hosts need to come and to ask what there is: small things on admin queues
+ * and Connect, before which a connection is queue 0. */
+static enum bufpool_shelf request_shelf(const struct request *request)
 {
-	struct conn *conn = request->conn;
 	uint32_t length = request_buffer_len(request);
 
-	if (conn->nr_buffer_bytes &&
-		conn->nr_buffer_bytes + length > conn->reactor->conn_buffer_bytes)
-		return false;
-	conn->nr_buffer_bytes += length;
-	request->nr_held_bytes = length;
-	return true;
-}
-
-static void request_wait_in_pool(struct request *request)
-{
-	request->waits_in_pool = true;
-	request->wait.ready = request_buffer_ready;
-	request->wait.size = request_buffer_len(request);
-	bufpool_wait(request->conn->reactor->pool, &request->wait);
+	if (request->conn->qid == 0 && length <= BUFPOOL_SMALL_BYTES)
+		return BUFPOOL_SHELF_RESERVE;
+	return bufpool_shelf_of(length);
 }
 
 static void request_want_buffer(struct request *request)
@@ -258,48 +297,24 @@ static void request_want_buffer(struct request *request)
 	struct conn *conn = request->conn;
 	struct buf *buf;
 
-	request->waits_in_pool = false;
-	/* Not past others of this connection that wait already. */
-	if (list_empty(&conn->waiting) && request_reserve(request)) {
-		buf = bufpool_get(conn->reactor->pool, request_buffer_len(request));
-		if (buf) {
-			request_take_buffer(request, buf);
-			return;
-		}
+	request->claim.pool_wait.shelf = request_shelf(request);
+	buf = share_buf_get(conn->share, &request->claim);
+	if (likely(buf)) {
+		request_take_buffer(request, buf);
+		return;
 	}
-	request_hand_to(request, REQUEST_WAIT_BUF);
+	request_step(request, REQUEST_WAIT_BUF);
 	list_push_back(&conn->waiting, &request->node);
-	if (request->nr_held_bytes)
-		request_wait_in_pool(request);
+	share_buf_wait(&request->claim);
 }
 
 static void request_buffer_ready(struct bufpool_wait *wait, struct buf *buf)
 {
-	struct request *request = container_of(wait, struct request, wait);
-	struct conn *conn = request->conn;
+	struct request *request = container_of(wait, struct request, claim.pool_wait);
 
 	list_remove(&request->node);
-	request->waits_in_pool = false;
-	request_hand_to(request, REQUEST_CORE);
+	request_step(request, REQUEST_CORE);
 	request_take_buffer(request, buf);
-	if (!list_empty(&conn->waiting))
-		loop_flush_later(conn->reactor->loop, &conn->retry);
-}
-
-void request_retry_waiting(struct conn *conn)
-{
-	struct request *request;
-
-	if (conn->state != CONN_LIVE)
-		return;
-	/* Getting a buffer is left to the pool's FIFO, so that the order stays. */
-	list_for_each_entry (request, &conn->waiting, node) {
-		if (request->waits_in_pool)
-			continue;
-		if (!request_reserve(request))
-			return;
-		request_wait_in_pool(request);
-	}
 }
 
 /* --- transports ------------------------------------------------------------------------------ */
@@ -307,7 +322,7 @@ void request_retry_waiting(struct conn *conn)
 /* The target ends: its connection's close drops it. */
 static void request_hold_late(struct request *request)
 {
-	request_hand_to(request, REQUEST_HELD);
+	request_step(request, REQUEST_HELD);
 	list_push_back(&request->conn->held, &request->node);
 }
 
@@ -356,7 +371,7 @@ void request_pulled(struct request *request, uint16_t status)
 		request_free(request);
 		return;
 	}
-	request_hand_to(request, REQUEST_CORE);
+	request_step(request, REQUEST_CORE);
 	if (status)
 		request_complete(request, status);
 	else
@@ -399,7 +414,7 @@ void request_complete(struct request *request, uint16_t status)
 	struct conn *conn = request->conn;
 
 	if (request->state != REQUEST_CORE)
-		request_hand_to(request, REQUEST_CORE);
+		request_step(request, REQUEST_CORE);
 	if (conn->state != CONN_LIVE) {
 		request_free(request);
 		return;
@@ -408,7 +423,7 @@ void request_complete(struct request *request, uint16_t status)
 	request->cqe.sqid = le16(conn->qid);
 	request->cqe.cid = request->cmd.cid;
 	nvme_cqe_set_status(&request->cqe, status);
-	request_hand_to(request, REQUEST_REPLY);
+	request_step(request, REQUEST_REPLY);
 	conn->ops->reply(request);
 }
 
@@ -417,7 +432,7 @@ void request_submit(
 {
 	struct backend_queue *queue = request->ns->queue;
 
-	request_hand_to(request, REQUEST_EXEC);
+	request_step(request, REQUEST_EXEC);
 	request->io.done.fn = done;
 	queue->ops->submit(queue, &request->io);
 }
@@ -429,16 +444,15 @@ bool request_executed(struct request *request)
 		request_free(request);
 		return false;
 	}
-	request_hand_to(request, REQUEST_CORE);
+	request_step(request, REQUEST_CORE);
 	return true;
 }
 
 /* Out of every list it is in. */
 static void request_unlist(struct request *request)
 {
-	if (request->state == REQUEST_WAIT_BUF && request->waits_in_pool)
-		bufpool_wait_cancel(request->conn->reactor->pool, &request->wait);
-	request->waits_in_pool = false;
+	if (request->state == REQUEST_WAIT_BUF)
+		share_buf_cancel(&request->claim);
 	list_remove(&request->node);
 }
 

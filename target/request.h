@@ -12,6 +12,7 @@
 #include "proto/nvme/sgl.h"
 #include "proto/nvme/status.h"
 #include "target/backend.h"
+#include "target/share.h"
 
 struct conn;
 struct cmd;
@@ -22,7 +23,7 @@ enum request_state {
 	REQUEST_CORE,	  /* code running now; never across a turn */
 	REQUEST_HELD,	  /* the controller: an asynchronous event request; the connection: a
 			     command that came when the target was about to end */
-	REQUEST_WAIT_BUF, /* the pool's FIFO, or the connection's own */
+	REQUEST_WAIT_BUF, /* its host's share, then the pool */
 	REQUEST_PULL,	  /* the transport fetches data from the host */
 	REQUEST_EXEC,	  /* a backend, or a message to another reactor */
 	REQUEST_REPLY,	  /* the transport sends data and response */
@@ -59,9 +60,9 @@ struct request {
 	const struct cmd *command; /* row of the command table; NULL: none such */
 	struct reactor_ns *ns;	   /* the namespace of an I/O command: request_set_ns() */
 	uint32_t nr_parts;	   /* of a command made of several I/Os: the next one */
-	struct bufpool_wait wait;  /* while WAIT_BUF */
-	uint32_t nr_held_bytes;	   /* counted against the connection's bound */
-	bool waits_in_pool;	   /* while WAIT_BUF: in the pool's FIFO, not the connection's */
+	struct share_claim claim;  /* of BUF */
+	struct list moving;	   /* while PULL or REPLY: the connection's */
+	uint64_t moving_since_ns;
 
 	struct backend_io io;	     /* while EXEC */
 	struct loop_message message; /* while EXEC on another reactor */
@@ -92,7 +93,7 @@ void request_flushed(struct request *request);
 
 /* --- called by the core and its commands --------------------------------------------------- */
 
-/* The one place that changes a request's state. */
+/* Changes a request's state; nothing else does. */
 void request_hand_to(struct request *request, enum request_state state);
 
 /* The command is for NS, or for another one than before; NULL: for none. */
@@ -113,8 +114,8 @@ void *request_scratch(const struct request *request);
 /* EXEC to CORE. False when the connection is closing: the request is gone. */
 bool request_executed(struct request *request) must_check;
 
-/* Requests that waited for the connection's bound may try again. */
-void request_retry_waiting(struct conn *conn);
+/* When the host must have done its part of a request in PULL or REPLY. */
+uint64_t request_deadline_ns(const struct request *request);
 
 /* Completes command CID of the connection as aborted if it waits for a buffer; false: it does not.
  */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
@@ -29,6 +30,9 @@
 int target_init(struct target *target, const struct target_settings *settings)
 {
 	*target = (struct target){.settings = *settings, .signal_fd = -1};
+	/* So few bytes are never cut short (getrandom(2)). */
+	if (getrandom(target->share_key, sizeof(target->share_key), 0) < 0)
+		return -errno;
 	publish_init(&target->publish, target);
 	change_queue_init(&target->changes, target);
 	target->catalog = catalog_create(NULL);

@@ -32,6 +32,7 @@ struct target_settings {
 	enum loop_engine engine;
 	uint64_t spin_ns;
 	uint64_t memory_bytes; /* data buffers of all reactors together */
+	uint64_t patience_ns;  /* how long a host may take for its part of a command without data */
 	enum log_level log_level;
 	char control[TARGET_CONTROL_BYTES]; /* path of the control socket; "": the default, "none"
 					     */
@@ -39,14 +40,16 @@ struct target_settings {
 #define TARGET_SETTINGS_DEFAULT                                                           \
 	{                                                                                 \
 		.engine = LOOP_ENGINE_AUTO, .spin_ns = 20000, .memory_bytes = 512u << 20, \
-		.log_level = LOG_LEVEL_INFO                                               \
+		.patience_ns = 30000000000ull, .log_level = LOG_LEVEL_INFO                \
 	}
 #define TARGET_MAX_THREADS_DEFAULT    8
+#define TARGET_MAX_PATIENCE_S	      3600
 /* Each size class of the pool needs a region, on each reactor. */
 #define TARGET_MIN_MEMORY_PER_REACTOR (8u << 20)
 
 struct target {
 	struct target_settings settings;
+	uint64_t share_key[2]; /* random; see struct share_table */
 	uint32_t nr_reactors;
 	struct reactor *reactors[TARGET_MAX_REACTORS];
 

@@ -16,8 +16,9 @@
 
 /* Deeper than any known host asks for (Linux: 256); each entry costs a slot of 4 KiB. */
 #define TRANSPORT_RDMA_MAX_DEPTH 1024
-/* Slots of one reactor and device: 64 queues of the default depth, in 32 MiB taken as they come. */
-#define TRANSPORT_RDMA_MAX_SLOTS 8192
+/* Slots of one reactor and device, in 64 MiB taken as they come. A host alone may have half of it:
+ * 64 queues of the default depth. */
+#define TRANSPORT_RDMA_MAX_SLOTS 16384
 
 /* What a reactor keeps of RDMA: made with its first listener or connection. */
 struct transport_state {

@@ -11,6 +11,7 @@
 #include "proto/base/log.h"
 #include "proto/nvme/rdma.h"
 #include "target/reactor.h"
+#include "target/share.h"
 
 static void transport_rdma_event(struct rdma_cm_owner *owner, const struct rdma_cm_note *note);
 
@@ -74,7 +75,9 @@ static int transport_rdma_accept(
 		.initiator_depth = (uint8_t)tc->max_reads,
 		.flow_control = 1,
 		.retry_count = 7,
-		.rnr_retry_count = 7, /* for ever: a receive comes, or the connection ends */
+		/* For ever, so that a host may be late; who never posts a receive is ended by
+		 * the core, for whom the reply is still on its way. */
+		.rnr_retry_count = 7,
 	};
 
 	/* We serve no READs; what the host asks for is granted as far as the device can. */
@@ -92,6 +95,29 @@ static uint32_t transport_rdma_max_reads(
 	return min_of(device, (uint32_t)handover->initiator_depth);
 }
 
+/* The receives are the host's as far as its share goes. */
+static int transport_rdma_admit(struct transport_conn *tc, struct rdma_dev *dev)
+{
+	struct share *share = tc->conn->share;
+	uint32_t left = rdma_srq_left(dev->srq);
+	int result;
+
+	if (!share_may_take(share->nr_receives, tc->depth, left)) {
+		share_log_refusal(share, "RDMA receives", share->nr_receives, left);
+		return -ENOSPC;
+	}
+	result = rdma_srq_admit(dev->srq, tc->depth);
+	if (!result)
+		share->nr_receives += tc->depth;
+	return result;
+}
+
+static void transport_rdma_release(struct transport_conn *tc, struct rdma_dev *dev)
+{
+	rdma_srq_release(dev->srq, tc->depth);
+	tc->conn->share->nr_receives -= tc->depth;
+}
+
 /* All that the queue needs of DEV, and DEV, or nothing. *RET_STATUS is the reject's. */
 static int transport_rdma_make(struct transport_conn *tc, struct rdma_dev *dev,
 	struct transport_state *state, const struct transport_handover *handover,
@@ -106,7 +132,7 @@ static int transport_rdma_make(struct transport_conn *tc, struct rdma_dev *dev,
 		result = -EINVAL;
 		goto put_dev;
 	}
-	result = rdma_srq_admit(dev->srq, tc->depth);
+	result = transport_rdma_admit(tc, dev);
 	if (result)
 		goto put_dev;
 	/* Request slots are twice the depth. */
@@ -131,7 +157,7 @@ abort_ep:
 put_cqes:
 	rdma_memory_put(dev, &tc->cqes);
 release:
-	rdma_srq_release(dev->srq, tc->depth);
+	transport_rdma_release(tc, dev);
 put_dev:
 	rdma_dev_put(dev);
 	return result;
@@ -159,8 +185,6 @@ static struct transport_conn *transport_rdma_conn_alloc(
 	list_init(&tc->slots);
 	conn->expected_qid = params.qid;
 	conn->expected_depth = tc->depth;
-	memcpy(&conn->local, rdma_get_local_addr(tc->id), sizeof(conn->local));
-	memcpy(&conn->peer, rdma_get_peer_addr(tc->id), sizeof(conn->peer));
 	return tc;
 }
 
@@ -169,8 +193,14 @@ static int transport_rdma_prepare(struct conn *conn, const struct transport_hand
 	struct transport_state **ret_state, struct rdma_dev **ret_dev)
 {
 	struct rdma_cm_id *id = handover->cm_id;
+	struct sockaddr_storage local, peer;
 	int result = transport_rdma_state(conn->reactor, ret_state);
 
+	if (result)
+		return result;
+	memcpy(&local, rdma_get_local_addr(id), sizeof(local));
+	memcpy(&peer, rdma_get_peer_addr(id), sizeof(peer));
+	result = conn_set_ends(conn, &local, &peer);
 	if (result)
 		return result;
 	result = rdma_dev_get(&(*ret_state)->devs, id->verbs, ret_dev);
@@ -275,7 +305,7 @@ void transport_rdma_free(struct conn *conn)
 	while ((node = list_pop_front(&tc->slots)))
 		rdma_slot_put(container_of(node, struct rdma_slot, node));
 	rdma_memory_put(tc->ep.dev, &tc->cqes);
-	rdma_srq_release(tc->ep.dev->srq, tc->depth);
+	transport_rdma_release(tc, tc->ep.dev);
 	rdma_dev_put(tc->ep.dev);
 	rdma_destroy_id(tc->id);
 	free(tc);

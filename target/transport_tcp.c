@@ -245,7 +245,7 @@ static const struct tcp_stream_ops tcp_ops = {
 static int tcp_start(struct conn *conn, struct transport_handover *handover)
 {
 	struct transport_conn *tc = calloc(1, sizeof(*tc));
-	struct loop *loop = conn->reactor->loop;
+	struct sockaddr_storage local, peer;
 	int fd = handover->fd;
 	int ret = -ENOMEM;
 
@@ -255,22 +255,20 @@ static int tcp_start(struct conn *conn, struct transport_handover *handover)
 	tc->conn = conn;
 	tcp_item_init(&tc->icresp);
 	tcp_data_init(tc);
-	ret = loop_timer_reserve(loop);
+	sock_names(fd, &local, &peer);
+	ret = conn_set_ends(conn, &local, &peer);
 	if (ret)
 		goto free_tc;
-	sock_names(fd, &conn->local, &conn->peer);
-	ret = tcp_stream_init(&tc->stream, loop, fd, true, &tcp_ops);
+	ret = tcp_stream_init(&tc->stream, conn->reactor->loop, fd, true, &tcp_ops);
 	fd = -1;
 	if (ret)
-		goto unreserve_timer;
+		goto free_tc;
 	tc->stream.rules.capsule_data_max = TCP_MAX_INLINE;
 	tc->stream.rules.data_max = TCP_MAXH2CDATA;
 	conn->transport = tc;
 	tcp_stream_start(&tc->stream);
 	return 0;
 
-unreserve_timer:
-	loop_timer_unreserve(loop);
 free_tc:
 	free(tc);
 close_fd:
@@ -291,7 +289,6 @@ static void tcp_free(struct conn *conn)
 	if (!tc)
 		return;
 	tcp_stream_destroy(&tc->stream);
-	loop_timer_unreserve(conn->reactor->loop);
 	conn->transport = NULL;
 	free(tc);
 }

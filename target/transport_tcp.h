@@ -21,10 +21,6 @@
  * get their turn between. */
 #define TCP_MAXH2CDATA (128u << 10)
 
-/* How long the host may send nothing of the data it owes before its connection ends: as long as a
- * Linux host waits for us. */
-#define TCP_PULL_DEADLINE_NS 30000000000ull
-
 /* Where the data that is passing through the stream goes. */
 enum tcp_fill {
 	TCP_FILL_NONE,	  /* nowhere, or there is none */
@@ -39,9 +35,8 @@ struct transport_conn {
 	struct conn *conn;
 	enum tcp_fill fill;
 	struct request *filling; /* whose data that is; NULL for NONE */
-	struct list pulling;	 /* requests in PULL, the one that got data longest ago first */
-	struct loop_timer pull_timer;
-	struct list sides; /* of tcp_side */
+	struct list pulling;	 /* requests in PULL */
+	struct list sides;	 /* of tcp_side */
 	struct tcp_side *side_filling;
 	struct tcp_item icresp;
 	uint8_t digests; /* DGST of ICResp */
@@ -56,8 +51,7 @@ struct tcp_request {
 	bool r2t_sent;
 	uint16_t status; /* of what has been received */
 	uint32_t received;
-	uint64_t deadline_ns; /* while PULL */
-	struct iovec iov;     /* the request's bytes */
+	struct iovec iov; /* the request's bytes */
 	struct tcp_side *side;
 };
 static_assert(sizeof(struct tcp_request) <= REQUEST_TRANSPORT_BYTES);
@@ -81,7 +75,6 @@ void tcp_data_received(struct transport_conn *tc, bool intact);
 void tcp_data_pull(struct request *request);
 /* The core wants no data (any more) that came with REQUEST. */
 void tcp_data_forget(struct transport_conn *tc, struct request *request);
-void tcp_data_pull_expired(struct loop_timer *timer);
 void tcp_data_destroy(struct transport_conn *tc);
 
 #endif

@@ -25,36 +25,6 @@ struct tcp_side {
 	uint8_t bytes[];
 };
 
-/* --- requests that wait for data ---------------------------------------------------------------
- */
-
-static void tcp_data_expect(struct transport_conn *tc, struct request *request)
-{
-	struct tcp_request *tr = tcp_request(request);
-
-	tr->deadline_ns = loop_now_ns(tc->stream.loop) + TCP_PULL_DEADLINE_NS;
-	list_push_back(&tc->pulling, &request->node);
-	/* Late is good enough: it is set again when it expires. */
-	if (!loop_timer_is_set(&tc->pull_timer))
-		loop_timer_set(tc->stream.loop, &tc->pull_timer, tr->deadline_ns);
-}
-
-void tcp_data_pull_expired(struct loop_timer *timer)
-{
-	struct transport_conn *tc = container_of(timer, struct transport_conn, pull_timer);
-	struct request *request;
-	uint64_t deadline_ns;
-
-	if (list_empty(&tc->pulling))
-		return;
-	request = container_of(tc->pulling.next, struct request, node);
-	deadline_ns = tcp_request(request)->deadline_ns;
-	if (deadline_ns > loop_now_ns(tc->stream.loop))
-		loop_timer_set(tc->stream.loop, timer, deadline_ns);
-	else
-		conn_close(tc->conn, "the host does not send the data of a write");
-}
-
 static void tcp_data_end_pull(struct request *request)
 {
 	list_remove(&request->node);
@@ -140,7 +110,7 @@ static void tcp_data_pull_capsule(struct transport_conn *tc, struct request *req
 {
 	struct tcp_request *tr = tcp_request(request);
 
-	tcp_data_expect(tc, request);
+	list_push_back(&tc->pulling, &request->node);
 	if (tr->side) {
 		if (tr->side->here)
 			tcp_side_copy(request);
@@ -187,7 +157,7 @@ void tcp_data_pull(struct request *request)
 		return;
 	}
 	tcp_data_forget(tc, request);
-	tcp_data_expect(tc, request);
+	list_push_back(&tc->pulling, &request->node);
 	/* One R2T for all of it: never more than any MAXR2T allows (NVMe TCP 1.0c 3.6.2.2). */
 	tr->send = TCP_SEND_R2T;
 	tcp_stream_send(&tc->stream, &tr->item);
@@ -243,9 +213,6 @@ void tcp_data_h2c(struct transport_conn *tc, const struct nvme_tcp_data *data, u
 			"the data is not what the R2T asked for");
 		return;
 	}
-	/* Not the one that got data longest ago any more. */
-	list_remove(&request->node);
-	tcp_data_expect(tc, request);
 	tc->fill = TCP_FILL_H2C;
 	tc->filling = request;
 	tcp_stream_receive(&tc->stream, &tr->iov, tr->received, data_len);
@@ -278,14 +245,12 @@ void tcp_data_init(struct transport_conn *tc)
 {
 	list_init(&tc->pulling);
 	list_init(&tc->sides);
-	loop_timer_init(&tc->pull_timer, tcp_data_pull_expired);
 }
 
 void tcp_data_destroy(struct transport_conn *tc)
 {
 	struct list *node;
 
-	loop_timer_cancel(tc->stream.loop, &tc->pull_timer);
 	while ((node = tc->sides.next) != &tc->sides)
 		tcp_side_free(container_of(node, struct tcp_side, node));
 	while ((node = list_pop_front(&tc->pulling)))

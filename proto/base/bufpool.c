@@ -18,9 +18,8 @@
 /* No new attempt to get memory for this long after one failed. */
 #define BUFPOOL_PAUSE_NS 100000000ull
 
+/* Shelves but the reserve. */
 #define BUFPOOL_NR_CLASSES 4
-static const uint32_t bufpool_class_bytes[BUFPOOL_NR_CLASSES] = {
-	4u << 10, 32u << 10, 128u << 10, BUFPOOL_MAX_BYTES};
 
 struct bufpool {
 	struct loop *loop;
@@ -30,8 +29,20 @@ struct bufpool {
 	struct list full[BUFPOOL_NR_CLASSES];
 	struct list
 		leaked; /* regions that a registrar did not release, or with abandoned buffers */
+	/* What is in PARTIAL and FULL, by class. */
+	uint32_t nr_regions[BUFPOOL_NR_CLASSES];
+	uint32_t nr_idle[BUFPOOL_NR_CLASSES];
+	uint32_t nr_free[BUFPOOL_NR_CLASSES]; /* buffers */
+	uint32_t nr_leaked;
+	uint32_t nr_reserve_used;
+	/* The cap, or what it has turned out to be when memory was short; in bytes without what has
+	 * leaked. */
+	uint32_t room_regions;
+	uint64_t room_bytes;
 	struct bufpool_registrar *registrars[BUFPOOL_NR_REGISTRARS];
-	struct list waiters;
+	struct list waiters[BUFPOOL_NR_SHELVES];
+	uint32_t nr_waiting[BUFPOOL_NR_SHELVES];
+	uint64_t bytes_waiting;
 	struct loop_flush serve; /* WAITERS may get a buffer */
 	struct loop_timer timer; /* idle regions; waiters while memory is short */
 	uint64_t grow_not_before_ns;
@@ -64,14 +75,66 @@ struct bufpool {
 
 /* --- regions -------------------------------------------------------------------------------- */
 
+static uint32_t bufpool_class_bytes(uint32_t size_class)
+{
+	return bufpool_shelf_bytes((enum bufpool_shelf)size_class);
+}
+
 static uint32_t bufpool_nr_bufs(uint32_t size_class)
 {
-	return BUFPOOL_REGION_BYTES / bufpool_class_bytes[size_class];
+	return BUFPOOL_REGION_BYTES / bufpool_class_bytes(size_class);
 }
 
 static bool bufpool_region_is_idle(const struct bufpool_region *region)
 {
-	return region->nr_free == bufpool_nr_bufs(region->size_class);
+	return region->nr_free == region->nr_bufs;
+}
+
+static void bufpool_set_room(struct bufpool *pool, uint64_t bytes)
+{
+	pool->room_regions = (uint32_t)(bytes / BUFPOOL_REGION_BYTES);
+	pool->room_bytes = (pool->room_regions - min_of(pool->nr_leaked, pool->room_regions)) *
+			   (uint64_t)BUFPOOL_REGION_BYTES;
+}
+
+/* Into the list of its class, and into the counts. */
+static void bufpool_region_enlist(struct bufpool *pool, struct bufpool_region *region, bool back)
+{
+	uint32_t size_class = region->size_class;
+	struct list *list = &pool->partial[size_class];
+
+	if (back)
+		list_push_back(list, &region->node);
+	else
+		list_push_front(list, &region->node);
+	pool->nr_regions[size_class]++;
+	pool->nr_free[size_class] += region->nr_free;
+	pool->nr_idle[size_class] += bufpool_region_is_idle(region);
+}
+
+static void bufpool_region_delist(struct bufpool *pool, struct bufpool_region *region)
+{
+	uint32_t size_class = region->size_class;
+
+	list_remove(&region->node);
+	pool->nr_regions[size_class]--;
+	pool->nr_free[size_class] -= region->nr_free;
+	pool->nr_idle[size_class] -= bufpool_region_is_idle(region);
+}
+
+static void bufpool_count_leaked(struct bufpool *pool, struct bufpool_region *region)
+{
+	list_push_back(&pool->leaked, &region->node);
+	pool->nr_leaked++;
+	bufpool_set_room(pool, (uint64_t)pool->room_regions * BUFPOOL_REGION_BYTES);
+}
+
+/* Nobody gets any of it again. */
+static void bufpool_region_leak(struct bufpool *pool, struct bufpool_region *region)
+{
+	region->leaked = true;
+	bufpool_region_delist(pool, region);
+	bufpool_count_leaked(pool, region);
 }
 
 /* Twice the size, of which what lies outside the aligned half goes back at once. */
@@ -108,6 +171,7 @@ static int bufpool_region_cut(struct bufpool_region *region, uint32_t size_class
 	region->bufs = bufs;
 	list_init(&region->free);
 	region->size_class = size_class;
+	region->nr_bufs = nr;
 	region->nr_free = nr;
 	region->nr_touched = 0;
 	return 0;
@@ -159,7 +223,7 @@ static void bufpool_region_free(struct bufpool *pool, struct bufpool_region *reg
 	loop_buffer_unregister(pool->loop, region->loop_buffer);
 	region->loop_buffer = LOOP_BUFFER_NONE;
 	if (!released) {
-		list_push_back(&pool->leaked, &region->node);
+		bufpool_count_leaked(pool, region);
 		return;
 	}
 	bufpool_unpoison(region->base, BUFPOOL_REGION_BYTES);
@@ -199,58 +263,134 @@ free_region:
 	return NULL;
 }
 
-/* An idle region of any class, taken out of its list. */
-static struct bufpool_region *bufpool_take_idle(struct bufpool *pool)
+/* Whether CLASS may give a free region to another one. The last one it keeps, unless memory is
+ * short: then others may have no room at all. */
+static bool bufpool_can_spare(const struct bufpool *pool, uint32_t size_class)
+{
+	return pool->nr_idle[size_class] &&
+	       (pool->nr_regions[size_class] > 1 ||
+		       loop_now_ns(pool->loop) < pool->grow_not_before_ns);
+}
+
+/* An idle region of a class other than SIZE_CLASS, taken out of its list. */
+static struct bufpool_region *bufpool_take_idle(struct bufpool *pool, uint32_t size_class)
 {
 	struct bufpool_region *region;
 
 	for (unsigned i = 0; i < BUFPOOL_NR_CLASSES; i++) {
-		if (list_empty(&pool->partial[i]))
+		if (i == size_class || !bufpool_can_spare(pool, i))
 			continue;
 		region = container_of(pool->partial[i].prev, struct bufpool_region, node);
-		if (!bufpool_region_is_idle(region))
-			continue;
-		list_remove(&region->node);
+		assert(bufpool_region_is_idle(region));
+		bufpool_region_delist(pool, region);
 		return region;
 	}
 	return NULL;
 }
 
+/* Regions that SIZE_CLASS may have mapped: what the others have a right to is theirs. */
+static uint32_t bufpool_room(const struct bufpool *pool, uint32_t size_class, uint32_t nr_regions)
+{
+	uint32_t taken = (uint32_t)(pool->stats.bytes_mapped / BUFPOOL_REGION_BYTES);
+
+	for (unsigned i = 0; i < BUFPOOL_NR_CLASSES; i++)
+		taken += i != size_class && !pool->nr_regions[i];
+	return taken < nr_regions ? nr_regions - taken : 0;
+}
+
+static struct bufpool_region *bufpool_map_region(struct bufpool *pool, uint32_t size_class)
+{
+	uint32_t cap_regions = (uint32_t)(pool->cap_bytes / BUFPOOL_REGION_BYTES);
+	uint64_t now_ns = loop_now_ns(pool->loop);
+	struct bufpool_region *region;
+
+	if (!bufpool_room(pool, size_class, cap_regions) || now_ns < pool->grow_not_before_ns)
+		return NULL;
+	region = bufpool_region_new(pool, size_class);
+	bufpool_set_room(pool, region ? pool->cap_bytes : pool->stats.bytes_mapped);
+	if (!region)
+		pool->grow_not_before_ns = now_ns + BUFPOOL_PAUSE_NS;
+	return region;
+}
+
 /* One more region with free buffers of SIZE_CLASS: a new one, at the cap another class's. */
 static struct bufpool_region *bufpool_grow(struct bufpool *pool, uint32_t size_class)
 {
-	struct bufpool_region *region = NULL;
-	uint64_t now_ns = loop_now_ns(pool->loop);
+	struct bufpool_region *region = bufpool_map_region(pool, size_class);
 
-	if (pool->stats.bytes_mapped + BUFPOOL_REGION_BYTES <= pool->cap_bytes &&
-		now_ns >= pool->grow_not_before_ns) {
-		region = bufpool_region_new(pool, size_class);
-		if (!region)
-			pool->grow_not_before_ns = now_ns + BUFPOOL_PAUSE_NS;
-	}
 	if (!region) {
-		region = bufpool_take_idle(pool);
+		region = bufpool_take_idle(pool, size_class);
 		if (region && bufpool_region_cut(region, size_class)) {
-			list_push_back(&pool->partial[region->size_class], &region->node);
+			bufpool_region_enlist(pool, region, true);
 			return NULL;
 		}
 	}
 	if (region)
-		list_push_front(&pool->partial[size_class], &region->node);
+		bufpool_region_enlist(pool, region, false);
 	return region;
 }
 
-/* --- buffers -------------------------------------------------------------------------------- */
+/* --- shelves -------------------------------------------------------------------------------- */
 
-static uint32_t bufpool_class_of(uint32_t size)
+enum bufpool_shelf bufpool_shelf_of(uint32_t size)
 {
 	uint32_t size_class = 0;
 
 	assert(size <= BUFPOOL_MAX_BYTES);
-	while (bufpool_class_bytes[size_class] < size)
+	while (bufpool_class_bytes(size_class) < size)
 		size_class++;
-	return size_class;
+	return (enum bufpool_shelf)size_class;
 }
+
+static uint32_t bufpool_class_of(enum bufpool_shelf shelf)
+{
+	return shelf == BUFPOOL_SHELF_RESERVE ? BUFPOOL_SHELF_4K : (uint32_t)shelf;
+}
+
+/* Small buffers that only the reserve may give. */
+static uint32_t bufpool_kept(const struct bufpool *pool, enum bufpool_shelf shelf)
+{
+	return shelf == BUFPOOL_SHELF_4K ? BUFPOOL_NR_RESERVED - pool->nr_reserve_used : 0;
+}
+
+/* Regions that SIZE_CLASS could have more. */
+static uint32_t bufpool_growth(const struct bufpool *pool, uint32_t size_class)
+{
+	uint32_t nr = bufpool_room(pool, size_class, pool->room_regions);
+
+	for (unsigned i = 0; i < BUFPOOL_NR_CLASSES; i++)
+		if (i != size_class && pool->nr_regions[i])
+			nr += min_of(pool->nr_idle[i], pool->nr_regions[i] - 1);
+	return nr;
+}
+
+static bool bufpool_reserve_has(const struct bufpool *pool, uint64_t bytes)
+{
+	uint64_t taken = pool->nr_reserve_used + pool->nr_waiting[BUFPOOL_SHELF_RESERVE];
+
+	return taken * BUFPOOL_SMALL_BYTES + bytes <= BUFPOOL_NR_RESERVED * BUFPOOL_SMALL_BYTES;
+}
+
+bool bufpool_has(
+	const struct bufpool *pool, enum bufpool_shelf shelf, uint64_t bytes, uint64_t shelf_bytes)
+{
+	uint64_t size = bufpool_shelf_bytes(shelf);
+	uint64_t nr;
+
+	if (shelf == BUFPOOL_SHELF_RESERVE)
+		return bufpool_reserve_has(pool, shelf_bytes);
+	if (pool->stats.bytes_used + pool->bytes_waiting + bytes > pool->room_bytes)
+		return false;
+	shelf_bytes += (bufpool_kept(pool, shelf) + pool->nr_waiting[shelf]) * size;
+	nr = pool->nr_free[shelf];
+	/* Most often it is there already. */
+	if (likely(shelf_bytes <= nr * size))
+		return true;
+	nr += (uint64_t)bufpool_growth(pool, shelf) * bufpool_nr_bufs(shelf);
+	return shelf_bytes <= nr * size;
+}
+
+/* --- buffers -------------------------------------------------------------------------------- */
 
 static struct buf *bufpool_region_take(struct bufpool_region *region)
 {
@@ -261,7 +401,7 @@ static struct buf *bufpool_region_take(struct bufpool_region *region)
 	if (node)
 		return container_of(node, struct buf, node);
 	buf = &region->bufs[region->nr_touched];
-	buf->size = bufpool_class_bytes[region->size_class];
+	buf->size = bufpool_class_bytes(region->size_class);
 	buf->bytes = (char *)region->base + (size_t)region->nr_touched * buf->size;
 	buf->region = region;
 	list_init(&buf->node);
@@ -269,28 +409,30 @@ static struct buf *bufpool_region_take(struct bufpool_region *region)
 	return buf;
 }
 
-/* A region with a free buffer of at least SIZE_CLASS; larger than need be only at the cap. */
-static struct bufpool_region *bufpool_region_for(struct bufpool *pool, uint32_t size_class)
+/* A region with a free buffer for SHELF. */
+static struct bufpool_region *bufpool_region_for(struct bufpool *pool, enum bufpool_shelf shelf)
 {
-	struct bufpool_region *region = NULL;
+	uint32_t size_class = bufpool_class_of(shelf);
 
-	if (list_empty(&pool->partial[size_class]))
-		region = bufpool_grow(pool, size_class);
-	for (; !region && size_class < BUFPOOL_NR_CLASSES; size_class++)
-		if (!list_empty(&pool->partial[size_class]))
-			region = container_of(
-				pool->partial[size_class].next, struct bufpool_region, node);
-	return region;
+	if (shelf == BUFPOOL_SHELF_RESERVE && pool->nr_reserve_used == BUFPOOL_NR_RESERVED)
+		return NULL;
+	if (likely(pool->nr_free[size_class] > bufpool_kept(pool, shelf)))
+		return container_of(pool->partial[size_class].next, struct bufpool_region, node);
+	return bufpool_grow(pool, size_class);
 }
 
-static struct buf *bufpool_take(struct bufpool *pool, uint32_t size)
+static struct buf *bufpool_take(struct bufpool *pool, enum bufpool_shelf shelf)
 {
-	struct bufpool_region *region = bufpool_region_for(pool, bufpool_class_of(size));
+	struct bufpool_region *region = bufpool_region_for(pool, shelf);
 	struct buf *buf;
 
 	if (!region)
 		return NULL;
+	pool->nr_idle[region->size_class] -= bufpool_region_is_idle(region);
+	pool->nr_free[region->size_class]--;
 	buf = bufpool_region_take(region);
+	buf->reserved = shelf == BUFPOOL_SHELF_RESERVE;
+	pool->nr_reserve_used += buf->reserved;
 	if (!region->nr_free) {
 		list_remove(&region->node);
 		list_push_back(&pool->full[region->size_class], &region->node);
@@ -301,11 +443,11 @@ static struct buf *bufpool_take(struct bufpool *pool, uint32_t size)
 	return buf;
 }
 
-struct buf *bufpool_get(struct bufpool *pool, uint32_t size)
+struct buf *bufpool_get(struct bufpool *pool, enum bufpool_shelf shelf)
 {
-	if (!list_empty(&pool->waiters))
+	if (!list_empty(&pool->waiters[shelf]))
 		return NULL;
-	return bufpool_take(pool, size);
+	return bufpool_take(pool, shelf);
 }
 
 static void bufpool_region_became_idle(struct bufpool *pool, struct bufpool_region *region)
@@ -313,10 +455,18 @@ static void bufpool_region_became_idle(struct bufpool *pool, struct bufpool_regi
 	uint64_t now_ns = loop_now_ns(pool->loop);
 
 	region->idle_since_ns = now_ns;
+	pool->nr_idle[region->size_class]++;
 	list_remove(&region->node);
 	list_push_back(&pool->partial[region->size_class], &region->node);
 	if (!loop_timer_is_set(&pool->timer))
 		loop_timer_set(pool->loop, &pool->timer, now_ns + BUFPOOL_IDLE_NS);
+}
+
+static void bufpool_uncount(struct bufpool *pool, const struct buf *buf)
+{
+	pool->stats.bytes_used -= buf->size;
+	pool->stats.nr_used--;
+	pool->nr_reserve_used -= buf->reserved;
 }
 
 void bufpool_put(struct bufpool *pool, struct buf *buf)
@@ -324,20 +474,20 @@ void bufpool_put(struct bufpool *pool, struct buf *buf)
 	struct bufpool_region *region = buf->region;
 
 	bufpool_poison(buf->bytes, buf->size);
-	pool->stats.bytes_used -= buf->size;
-	pool->stats.nr_used--;
+	bufpool_uncount(pool, buf);
 	list_push_front(&region->free, &buf->node);
 	region->nr_free++;
 	/* What a device may still write to is not used again. */
 	if (region->leaked)
 		return;
+	pool->nr_free[region->size_class]++;
 	if (region->nr_free == 1) {
 		list_remove(&region->node);
 		list_push_front(&pool->partial[region->size_class], &region->node);
 	}
 	if (bufpool_region_is_idle(region))
 		bufpool_region_became_idle(pool, region);
-	if (!list_empty(&pool->waiters))
+	if (pool->stats.nr_waiting)
 		loop_flush_later(pool->loop, &pool->serve);
 }
 
@@ -345,44 +495,57 @@ void bufpool_abandon(struct bufpool *pool, struct buf *buf)
 {
 	struct bufpool_region *region = buf->region;
 
-	pool->stats.bytes_used -= buf->size;
-	pool->stats.nr_used--;
-	if (region->leaked)
-		return;
-	region->leaked = true;
-	list_remove(&region->node);
-	list_push_back(&pool->leaked, &region->node);
+	bufpool_uncount(pool, buf);
+	if (!region->leaked)
+		bufpool_region_leak(pool, region);
 }
 
 /* --- waiting -------------------------------------------------------------------------------- */
 
-/* Strictly in order: a large wish is not overtaken for ever by small ones. */
+static void bufpool_unwait(struct bufpool *pool, struct bufpool_wait *wait)
+{
+	list_remove(&wait->node);
+	pool->stats.nr_waiting--;
+	pool->nr_waiting[wait->shelf]--;
+	pool->bytes_waiting -= bufpool_shelf_bytes(wait->shelf);
+}
+
+/* In order; a shelf that is empty holds up no other one. */
+static void bufpool_serve_shelf(struct bufpool *pool, enum bufpool_shelf shelf)
+{
+	struct list *waiters = &pool->waiters[shelf];
+	struct bufpool_wait *wait;
+	struct buf *buf;
+
+	while (!list_empty(waiters)) {
+		buf = bufpool_take(pool, shelf);
+		if (!buf)
+			return;
+		wait = container_of(waiters->next, struct bufpool_wait, node);
+		bufpool_unwait(pool, wait);
+		wait->ready(wait, buf);
+	}
+}
+
 static void bufpool_serve(struct loop_flush *flush)
 {
 	struct bufpool *pool = container_of(flush, struct bufpool, serve);
 	uint64_t now_ns = loop_now_ns(pool->loop);
-	struct bufpool_wait *wait;
-	struct buf *buf;
 
-	while (!list_empty(&pool->waiters)) {
-		wait = container_of(pool->waiters.next, struct bufpool_wait, node);
-		buf = bufpool_take(pool, wait->size);
-		if (!buf)
-			break;
-		list_remove(&wait->node);
-		pool->stats.nr_waiting--;
-		wait->ready(wait, buf);
-	}
+	/* The largest first: a region that is free could still be of any class. */
+	for (unsigned shelf = BUFPOOL_NR_SHELVES; shelf--;)
+		bufpool_serve_shelf(pool, shelf);
 	/* Buffers that come back serve them; where memory was short, time may help. */
-	if (!list_empty(&pool->waiters) &&
-		(!pool->stats.nr_used || now_ns < pool->grow_not_before_ns))
+	if (pool->stats.nr_waiting && (!pool->stats.nr_used || now_ns < pool->grow_not_before_ns))
 		loop_timer_set(pool->loop, &pool->timer, now_ns + BUFPOOL_PAUSE_NS);
 }
 
 void bufpool_wait(struct bufpool *pool, struct bufpool_wait *wait)
 {
 	list_init(&wait->node);
-	list_push_back(&pool->waiters, &wait->node);
+	list_push_back(&pool->waiters[wait->shelf], &wait->node);
+	pool->nr_waiting[wait->shelf]++;
+	pool->bytes_waiting += bufpool_shelf_bytes(wait->shelf);
 	pool->stats.nr_waiting++;
 	pool->stats.nr_waits++;
 	loop_flush_later(pool->loop, &pool->serve);
@@ -390,13 +553,8 @@ void bufpool_wait(struct bufpool *pool, struct bufpool_wait *wait)
 
 void bufpool_wait_cancel(struct bufpool *pool, struct bufpool_wait *wait)
 {
-	if (list_empty(&wait->node))
-		return;
-	list_remove(&wait->node);
-	pool->stats.nr_waiting--;
-	/* The next one may be content with less. */
-	if (!list_empty(&pool->waiters))
-		loop_flush_later(pool->loop, &pool->serve);
+	if (!list_empty(&wait->node))
+		bufpool_unwait(pool, wait);
 }
 
 /* --- shrinking ------------------------------------------------------------------------------ */
@@ -413,7 +571,7 @@ static void bufpool_release_idle(struct bufpool *pool, uint64_t keep_bytes, uint
 				return;
 			if (!bufpool_region_is_idle(region) || region->idle_since_ns > since_ns)
 				continue;
-			list_remove(&region->node);
+			bufpool_region_delist(pool, region);
 			bufpool_region_free(pool, region);
 		}
 	}
@@ -451,7 +609,7 @@ static void bufpool_timer_expired(struct loop_timer *timer)
 	uint64_t now_ns = loop_now_ns(pool->loop);
 	uint64_t oldest_ns;
 
-	if (!list_empty(&pool->waiters))
+	if (pool->stats.nr_waiting)
 		loop_flush_later(pool->loop, &pool->serve);
 	bufpool_release_idle(pool, bufpool_kept_bytes(pool), now_ns - BUFPOOL_IDLE_NS);
 	oldest_ns = bufpool_oldest_idle_ns(pool);
@@ -486,11 +644,8 @@ static void bufpool_registrar_del_list(
 	list_for_each_entry_safe (region, after, regions, node) {
 		key = region->keys[registrar->index];
 		region->keys[registrar->index] = NULL;
-		if (!key || !registrar->del(registrar, region, key))
-			continue;
-		region->leaked = true;
-		list_remove(&region->node);
-		list_push_back(&pool->leaked, &region->node);
+		if (key && registrar->del(registrar, region, key) && !region->leaked)
+			bufpool_region_leak(pool, region);
 	}
 }
 
@@ -531,7 +686,7 @@ int bufpool_create(struct loop *loop, uint64_t cap_bytes, struct bufpool **ret)
 	struct bufpool *pool;
 	int err;
 
-	if (cap_bytes < BUFPOOL_REGION_BYTES)
+	if (cap_bytes < BUFPOOL_MIN_BYTES)
 		return -EINVAL;
 	pool = calloc(1, sizeof(*pool));
 	if (!pool)
@@ -547,8 +702,10 @@ int bufpool_create(struct loop *loop, uint64_t cap_bytes, struct bufpool **ret)
 		list_init(&pool->partial[i]);
 		list_init(&pool->full[i]);
 	}
+	for (unsigned i = 0; i < BUFPOOL_NR_SHELVES; i++)
+		list_init(&pool->waiters[i]);
 	list_init(&pool->leaked);
-	list_init(&pool->waiters);
+	bufpool_set_room(pool, cap_bytes);
 	loop_flush_init(&pool->serve, bufpool_serve);
 	loop_timer_init(&pool->timer, bufpool_timer_expired);
 	*ret = pool;
@@ -561,7 +718,7 @@ void bufpool_destroy(struct bufpool *pool)
 
 	if (!pool)
 		return;
-	assert(!pool->stats.nr_used && list_empty(&pool->waiters));
+	assert(!pool->stats.nr_used && !pool->stats.nr_waiting);
 	bufpool_shrink(pool, 0);
 	while ((node = list_pop_front(&pool->leaked))) {
 		struct bufpool_region *region = container_of(node, struct bufpool_region, node);

@@ -4,6 +4,11 @@
  * each region is registered once with the loop and once with each RDMA device in use, and is cut
  * into buffers of one size class (4 KiB, 32 KiB, 128 KiB, 1 MiB). A buffer is one contiguous
  * range in one region. At the cap who asks waits in a FIFO: nothing fails for want of memory.
+ *
+ * Buffers are asked for by shelf: one for each class, and the reserve, which is a part of the
+ * smallest class that requests for data leave alone. Room for one region of each class is never
+ * given to another one, so that no shelf can be emptied by those who use the others, and each has a
+ * FIFO of its own, so that none waits behind another.
  */
 #ifndef HAUL_BASE_BUFPOOL_H
 #define HAUL_BASE_BUFPOOL_H
@@ -17,7 +22,19 @@
 
 #define BUFPOOL_REGION_BYTES  (2u << 20)
 #define BUFPOOL_MAX_BYTES     (1u << 20) /* the largest buffer: MDTS */
-#define BUFPOOL_NR_REGISTRARS 8		 /* RDMA devices one loop may use at once */
+#define BUFPOOL_SMALL_BYTES   (4u << 10) /* the smallest class, and the reserve's buffers */
+#define BUFPOOL_NR_RESERVED   256	 /* 1 MiB: half a region */
+#define BUFPOOL_MIN_BYTES     (4 * BUFPOOL_REGION_BYTES) /* a region for each class */
+#define BUFPOOL_NR_REGISTRARS 8				 /* RDMA devices one loop may use at once */
+
+enum bufpool_shelf {
+	BUFPOOL_SHELF_4K,
+	BUFPOOL_SHELF_32K,
+	BUFPOOL_SHELF_128K,
+	BUFPOOL_SHELF_1M,
+	BUFPOOL_SHELF_RESERVE,
+};
+#define BUFPOOL_NR_SHELVES (BUFPOOL_SHELF_RESERVE + 1)
 
 struct bufpool;
 
@@ -30,6 +47,7 @@ struct bufpool_region {
 	struct list free; /* of struct buf */
 	struct buf *bufs;
 	uint32_t size_class;
+	uint32_t nr_bufs;
 	uint32_t nr_free;
 	uint32_t nr_touched;	/* bufs below this were handed out at least once */
 	bool leaked;		/* a registrar's DEL failed */
@@ -39,6 +57,7 @@ struct bufpool_region {
 struct buf {
 	void *bytes;
 	uint32_t size; /* of the class: at least what was asked for */
+	bool reserved; /* of the reserve */
 	struct bufpool_region *region;
 	struct list node; /* pool's while free */
 };
@@ -59,11 +78,11 @@ struct bufpool_registrar {
  */
 struct bufpool_wait {
 	void (*ready)(struct bufpool_wait *wait, struct buf *buf);
-	uint32_t size;
+	enum bufpool_shelf shelf;
 	struct list node;
 };
 
-/* CAP_BYTES: at least one region. */
+/* CAP_BYTES: at least BUFPOOL_MIN_BYTES. */
 int bufpool_create(struct loop *loop, uint64_t cap_bytes, struct bufpool **ret) must_check;
 /* All buffers are back and nobody waits. On the loop's thread, or after it has ended. */
 void bufpool_destroy(struct bufpool *pool);
@@ -72,9 +91,25 @@ void bufpool_destroy(struct bufpool *pool);
 int bufpool_registrar_add(struct bufpool *pool, struct bufpool_registrar *registrar) must_check;
 void bufpool_registrar_del(struct bufpool *pool, struct bufpool_registrar *registrar);
 
-/* SIZE <= BUFPOOL_MAX_BYTES. NULL when others wait already or the cap is reached: then
- * bufpool_wait(). Contents are those of the last user: clear what you do not fill. */
-struct buf *bufpool_get(struct bufpool *pool, uint32_t size);
+/* The shelf for SIZE <= BUFPOOL_MAX_BYTES; never the reserve. */
+enum bufpool_shelf bufpool_shelf_of(uint32_t size);
+static inline uint32_t bufpool_shelf_bytes(enum bufpool_shelf shelf)
+{
+	static const uint32_t bytes[BUFPOOL_NR_SHELVES] = {
+		BUFPOOL_SMALL_BYTES, 32u << 10, 128u << 10, BUFPOOL_MAX_BYTES, BUFPOOL_SMALL_BYTES};
+
+	return bytes[shelf];
+}
+
+/* Whether BYTES are neither in use nor asked for by those who wait, and SHELF could give
+ * SHELF_BYTES of them: by itself, or with regions that are or can be free. Of the reserve only the
+ * latter. */
+bool bufpool_has(
+	const struct bufpool *pool, enum bufpool_shelf shelf, uint64_t bytes, uint64_t shelf_bytes);
+
+/* NULL when others wait there already or the shelf is empty: then bufpool_wait(). Contents are
+ * those of the last user: clear what you do not fill. */
+struct buf *bufpool_get(struct bufpool *pool, enum bufpool_shelf shelf);
 void bufpool_wait(struct bufpool *pool, struct bufpool_wait *wait);
 void bufpool_wait_cancel(struct bufpool *pool, struct bufpool_wait *wait);
 void bufpool_put(struct bufpool *pool, struct buf *buf);

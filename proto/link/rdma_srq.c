@@ -270,6 +270,14 @@ int rdma_srq_admit(struct rdma_srq *srq, uint32_t nr)
 	return 0;
 }
 
+uint32_t rdma_srq_left(const struct rdma_srq *srq)
+{
+	/* Chunks are whole: the device's limit may leave a rest. */
+	uint32_t max = srq->max_slots - srq->max_slots % RDMA_SRQ_CHUNK_SLOTS;
+
+	return max - srq->nr_admitted;
+}
+
 void rdma_srq_release(struct rdma_srq *srq, uint32_t nr)
 {
 	assert(srq->nr_admitted >= nr);

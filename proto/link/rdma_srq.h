@@ -32,6 +32,8 @@ struct ibv_srq *rdma_srq_verbs(const struct rdma_srq *srq);
 /* Room for a queue of NR commands, or -ENOSPC (-ENOMEM). */
 int rdma_srq_admit(struct rdma_srq *srq, uint32_t nr) must_check;
 void rdma_srq_release(struct rdma_srq *srq, uint32_t nr);
+/* Commands that could still be admitted, if there is memory. */
+uint32_t rdma_srq_left(const struct rdma_srq *srq);
 
 /* Gives a slot back; it is posted by the next rdma_srq_flush(): before any SEND of this turn. */
 void rdma_slot_put(struct rdma_slot *slot);

@@ -80,9 +80,10 @@ static int pair_client_memory(struct pair *pair)
 {
 	uint32_t i;
 
-	pair->responses = bufpool_get(pair->pool, PAIR_NR_RECVS * PAIR_MESSAGE_BYTES);
-	pair->memory[0] = bufpool_get(pair->pool, BUFPOOL_MAX_BYTES);
-	pair->memory[1] = bufpool_get(pair->pool, BUFPOOL_MAX_BYTES);
+	pair->responses =
+		bufpool_get(pair->pool, bufpool_shelf_of(PAIR_NR_RECVS * PAIR_MESSAGE_BYTES));
+	pair->memory[0] = bufpool_get(pair->pool, BUFPOOL_SHELF_1M);
+	pair->memory[1] = bufpool_get(pair->pool, BUFPOOL_SHELF_1M);
 	if (!pair->responses || !pair->memory[0] || !pair->memory[1])
 		return -ENOMEM;
 	for (i = 0; i < pair->params[0].nr_recvs; i++) {

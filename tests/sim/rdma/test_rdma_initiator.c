@@ -221,7 +221,7 @@ static struct rdma_slot *target_take(void)
 static void target_reply(unsigned cid, const struct nvme_sgl_desc *descriptors, uint32_t nr)
 {
 	struct buf *buf =
-		pair.memory[1] ? pair.memory[1] : bufpool_get(pair.pool, BUFPOOL_MAX_BYTES);
+		pair.memory[1] ? pair.memory[1] : bufpool_get(pair.pool, BUFPOOL_SHELF_1M);
 	uint32_t lkey = rdma_dev_buf_mr(pair.server.ep.dev, buf)->lkey, i;
 	struct nvme_cqe *cqe = (struct nvme_cqe *)buf->bytes + cid;
 	struct rdma_op *op = &replies[cid];
@@ -349,13 +349,13 @@ static void pool_ready(struct bufpool_wait *wait, struct buf *buf)
 /* Others wait for buffers already: it is not data that a connect needs. */
 static void a_busy_pool_holds_up_no_connect(void **state)
 {
-	struct bufpool_wait wait = {.ready = pool_ready, .size = BUFPOOL_MAX_BYTES};
+	struct bufpool_wait wait = {.ready = pool_ready, .shelf = BUFPOOL_SHELF_1M};
 	struct list bufs, *node;
 	struct buf *buf;
 
 	(void)state;
 	list_init(&bufs);
-	while ((buf = bufpool_get(hl.pool, BUFPOOL_MAX_BYTES)))
+	while ((buf = bufpool_get(hl.pool, BUFPOOL_SHELF_1M)))
 		list_push_back(&bufs, &buf->node);
 	bufpool_wait(hl.pool, &wait);
 	queue.ops->connect(&queue);

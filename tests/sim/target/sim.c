@@ -58,12 +58,14 @@ static int sim_start(struct conn *conn, struct transport_handover *handover)
 {
 	struct sim *sim = sim_of_conn(conn);
 	struct transport_conn *tc = calloc(1, sizeof(*tc));
+	struct sockaddr_storage peer = {.ss_family = AF_INET};
 
+	((struct sockaddr_in *)&peer)->sin_addr.s_addr = htonl(0x0a000000 + sim->host);
 	tc->conn = conn;
 	list_init(&tc->pulling);
 	list_init(&tc->replying);
 	conn->transport = tc;
-	conn->local = conn->port->address;
+	assert_int_equal(conn_set_ends(conn, &conn->port->address, &peer), 0);
 	sim->conns[handover->private_len].conn = conn;
 	free(handover);
 	return 0;
@@ -385,6 +387,11 @@ static void sim_check_empty(struct sim *sim)
 		assert_int_equal(stats.nr_waiting, 0);
 		for (unsigned j = 0; j < REACTOR_MAX_CTRLS; j++)
 			assert_null(reactor->ctrls[j]);
+		assert_int_equal(reactor->nr_ctrls, 0);
+		assert_true(list_empty(&reactor->shares.tried));
+		assert_true(list_empty(&reactor->shares.untried));
+		for (unsigned j = 0; j < SHARE_NR_ROWS; j++)
+			assert_true(list_empty(&reactor->shares.rows[j]));
 	}
 	for (unsigned i = 0; i < sim->nr_conns; i++)
 		assert_null(sim->conns[i].conn);

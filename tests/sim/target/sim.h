@@ -30,7 +30,7 @@
 #define SIM_PRIVATE    "nqn.2024-01.com.example:private"
 #define SIM_HOST       "nqn.2024-01.com.example:host"
 #define SIM_LBAS       4096
-#define SIM_MAX_CONN   64
+#define SIM_MAX_CONN   512
 #define SIM_PORT_FAILS 999 /* the port id of a listener that cannot */
 
 struct transport_conn {
@@ -71,6 +71,7 @@ struct sim {
 	int next_result;   /* of I/O done at once */
 	int publish_error;
 	uint32_t attaches_left; /* of disks to reactors; then they fail */
+	unsigned host;		/* 10.0.0.HOST is where new connections come from */
 };
 
 /* NR_REACTORS reactors; MEMORY_BYTES of pool each; everything automatic. */
@@ -86,7 +87,7 @@ int sim_publish(struct sim *sim, struct catalog *catalog);
 /* A namespace on a disk of the simulation. */
 void sim_add_ns(struct catalog *catalog, struct subsys *subsys, uint32_t nsid, bool read_only);
 
-/* A host arrives. NULL: refused. */
+/* A host arrives, from sim->host. NULL: refused. */
 struct sim_conn *sim_accept(struct sim *sim);
 /* At another listener than the simulation's own. */
 struct sim_conn *sim_accept_at(struct sim *sim, struct port *port);

@@ -154,7 +154,7 @@ static void buffers_come_and_go_without_allocation(void **state)
 		if (round == 1)
 			nr_allocations = 0;
 		for (unsigned i = 0; i < BATCH; i++) {
-			bufs[i] = bufpool_get(pool, i % 2 ? 4096 : 100000);
+			bufs[i] = bufpool_get(pool, i % 2 ? BUFPOOL_SHELF_4K : BUFPOOL_SHELF_128K);
 			assert_non_null(bufs[i]);
 		}
 		for (unsigned i = 0; i < BATCH; i++)

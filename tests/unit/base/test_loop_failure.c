@@ -332,7 +332,7 @@ static void regions_idle_for_ten_seconds_go_back_by_themselves(void **state)
 	loop->engine = &ops;
 	assert_int_equal(bufpool_create(loop, 64u << 20, &pool), 0);
 	for (unsigned i = 0; i < 6; i++)
-		bufs[i] = bufpool_get(pool, 1 << 20);
+		bufs[i] = bufpool_get(pool, BUFPOOL_SHELF_1M);
 	for (unsigned i = 0; i < 6; i++) {
 		loop_turn(loop);
 		bufpool_put(pool, bufs[i]);
@@ -381,7 +381,7 @@ static int use_everything(enum loop_engine engine)
 	err = slots_init(&slots, 16);
 	if (err)
 		goto destroy_pool;
-	buf = bufpool_get(pool, 4096);
+	buf = bufpool_get(pool, BUFPOOL_SHELF_4K);
 	if (buf)
 		bufpool_put(pool, buf);
 	for (unsigned i = 0; !err && i < 20; i++)
@@ -437,7 +437,7 @@ static void got_ready(struct bufpool_wait *wait, struct buf *buf)
 static void waiters_are_served_when_memory_comes_back(void **state)
 {
 	const struct loop_options options = {.engine = LOOP_ENGINE_EPOLL};
-	struct bufpool_wait wait = {.ready = got_ready, .size = 4096};
+	struct bufpool_wait wait = {.ready = got_ready, .shelf = BUFPOOL_SHELF_4K};
 	struct bufpool *pool;
 	struct loop *loop;
 
@@ -447,7 +447,7 @@ static void waiters_are_served_when_memory_comes_back(void **state)
 		assert_int_equal(bufpool_create(loop, 64u << 20, &pool), 0);
 		nr_allocations = 0;
 		failing_allocation = i;
-		got = bufpool_get(pool, 4096);
+		got = bufpool_get(pool, BUFPOOL_SHELF_4K);
 		failing_allocation = 0;
 		assert_null(got);
 		bufpool_wait(pool, &wait);

@@ -195,7 +195,7 @@ static void memlock_below_a_region(void)
 	create(LOOP_ENGINE_URING, &loop);
 	check(!bufpool_create(loop, 64u << 20, &pool));
 	for (unsigned i = 0; i < 3; i++) {
-		buf = bufpool_get(pool, 1 << 20);
+		buf = bufpool_get(pool, BUFPOOL_SHELF_1M);
 		check(buf);
 		check(buf->region->loop_buffer == LOOP_BUFFER_NONE);
 		check_reads(loop, buf->region->loop_buffer, buf->bytes);

@@ -56,6 +56,8 @@ static const struct config_case cases[] = {
 	{NS "engine: steam\n", 6, "engine"},
 	{NS "memory: much\n", 6, "memory"},
 	{NS "spin_us: 1000001\n", 6, "spin_us"},
+	{NS "patience_s: 0\n", 6, "patience_s"},
+	{NS "patience_s: 3601\n", 6, "patience_s"},
 	{LISTEN "subsystems:\n  - nqn: a name\n", 3, "subsystems.0.nqn"},
 	{LISTEN "subsystems:\n  - nqn: testnqn\n", 3, "subsystems.0.nqn"},
 	{LISTEN "subsystems:\n  - serial: x\n", 3, " subsystems.0.nqn: is missing"},

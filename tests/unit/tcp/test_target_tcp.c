@@ -579,23 +579,6 @@ static void a_host_gone_while_its_command_waits_is_noticed_with_the_buffer(void 
 	core_end();
 }
 
-static void data_that_never_comes_ends_the_connection(void **state)
-{
-	struct request *request;
-
-	core_open(*state, 0);
-	core_initialize(0, 0);
-	core_send_command(OP_WRITE, 1, 4096, NULL);
-	core_expect_r2t(1, 4096);
-	request = container_of(core.conn.transport->pulling.next, struct request, node);
-	/* The clock is the loop's: bring the deadline here instead. */
-	tcp_request(request)->deadline_ns = loop_now_ns(core.loop);
-	loop_timer_set(core.loop, &core.conn.transport->pull_timer, loop_now_ns(core.loop));
-	peer_expect_eof(&core.peer);
-	assert_non_null(strstr(core.why, "does not send"));
-	core_end();
-}
-
 /* --- listeners ----------------------------------------------------------------------------------
  */
 
@@ -706,7 +689,6 @@ int main(int argc, char **argv)
 		loop_test(capsule_that_waits_does_not_hold_up_data_of_another),
 		loop_test(connections_may_end_at_any_byte_of_a_mix),
 		loop_test(a_host_gone_while_its_command_waits_is_noticed_with_the_buffer),
-		loop_test(data_that_never_comes_ends_the_connection),
 		loop_test(wildcard_listener_takes_hosts_of_both_families),
 		loop_test(listener_without_descriptors_rests_and_comes_back),
 	};
