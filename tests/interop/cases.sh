@@ -18,8 +18,7 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	hauld_drains_under_a_kernel_host_tcp hauld_drains_under_a_kernel_host_rdma
 	haul_discovers_kernel_target_tcp haul_discovers_kernel_target_rdma
 	haul_identifies_kernel_target_tcp haul_identifies_kernel_target_rdma
-	haul_takes_a_free_form_name_tcp haul_takes_a_free_form_name_rdma
-	haul_follows_a_referral_of_the_kernel_tcp haul_follows_a_referral_of_the_kernel_rdma
+	haul_takes_a_free_form_name_tcp haul_follows_a_referral_of_the_kernel_tcp
 	engine_to_kernel_target_tcp engine_to_kernel_target_rdma
 	engine_to_hauld_tcp engine_to_hauld_rdma
 	capture_of_two_kernels_rdma capture_of_engine_and_hauld_rdma
@@ -304,10 +303,10 @@ haul_identifies_kernel_target_tcp() { haul_identifies_kernel_target tcp; }
 haul_identifies_kernel_target_rdma() { haul_identifies_kernel_target rdma; }
 
 # The kernel lets subsystems have any name: found, shown and written to under it, and taken without being named.
-haul_takes_a_free_form_name() {
+haul_takes_a_free_form_name_tcp() {
 	need_haul
-	local nqn=testnqn uri=$1://$address:4420
-	start_kernel_target "$1"
+	local nqn=testnqn uri=tcp://$address:4420
+	start_kernel_target tcp
 	"$haul" discover "$uri" | tee $tmp.found
 	grep -q "$uri/testnqn\$" $tmp.found || fail "haul discover does not list testnqn"
 	"$haul" id "$uri/testnqn" > $tmp.id || fail "haul id ended with status $?"
@@ -315,13 +314,11 @@ haul_takes_a_free_form_name() {
 	grep -q '^subsystem *testnqn$' $tmp.only || fail "the only subsystem was not taken: $(cat $tmp.only)"
 	engine_fio "$uri/testnqn/1"
 }
-haul_takes_a_free_form_name_tcp() { haul_takes_a_free_form_name tcp; }
-haul_takes_a_free_form_name_rdma() { haul_takes_a_free_form_name rdma; }
 
-haul_follows_a_referral_of_the_kernel() {
+haul_follows_a_referral_of_the_kernel_tcp() {
 	need_haul
-	local uri=$1://$address:4420 other=$1://$address:4421 nqn=testnqn
-	start_kernel_target "$1"
+	local uri=tcp://$address:4420 other=tcp://$address:4421 nqn=testnqn
+	start_kernel_target tcp
 	truncate -s 64M $tmp.img
 	run_hauld --listen "$other" --export "$tmp.img,nqn=nqn.2024-01.org.example:referred"
 	tests/lab/nvmet refer "$uri" "$other" || fail "nvmet refused the referral"
@@ -336,8 +333,6 @@ haul_follows_a_referral_of_the_kernel() {
 	grep -q '^haul: warning: ' $tmp.warning || fail "haul discover does not warn of a dead referral"
 	grep -q "$uri/testnqn\$" $tmp.found || fail "a dead referral hides what the kernel offers"
 }
-haul_follows_a_referral_of_the_kernel_tcp() { haul_follows_a_referral_of_the_kernel tcp; }
-haul_follows_a_referral_of_the_kernel_rdma() { haul_follows_a_referral_of_the_kernel rdma; }
 
 engine_to_kernel_target() {
 	start_kernel_target "$1"
