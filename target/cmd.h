@@ -58,6 +58,8 @@ void cmd_get_features_run(struct request *request);
 uint32_t feature_effects(const struct ctrl *ctrl, uint8_t fid);
 void cmd_keep_alive_run(struct request *request);
 void cmd_async_event_run(struct request *request);
+/* A Property Set (EXEC) that has waited for the I/O queues to leave. */
+void cmd_property_go_on(struct request *request);
 void cmd_abort_run(struct request *request);
 
 /* Flushes the next of the subsystem's namespaces (request->nr_parts counts them). False: there is

@@ -9,6 +9,8 @@
 #include "target/cmd_connect.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
+#include "target/fence.h"
+#include "target/subsys.h"
 
 static uint16_t cmd_property_prepare(struct request *request)
 {
@@ -31,7 +33,7 @@ static bool cmd_property_value(
 		*ret_value = ctrl->cc;
 		return true;
 	case NVME_PROPERTY_CSTS:
-		*ret_value = ctrl->csts;
+		*ret_value = ctrl_csts(ctrl);
 		return true;
 	default:
 		return false;
@@ -80,6 +82,28 @@ static void cmd_shutdown_next(struct request *request)
 	request_complete(request, 0);
 }
 
+/* CSTS.RDY comes when nothing of an earlier association can be written any more. */
+static void cmd_enabled(struct request *request, bool late)
+{
+	ctrl_enabled(request->conn->member.ctrl, late);
+	if (request_executed(request))
+		request_complete(request, 0);
+}
+
+void cmd_property_go_on(struct request *request)
+{
+	const struct nvme_property *property = &request->cmd.property;
+	struct ctrl *ctrl = request->conn->member.ctrl;
+	bool enable = !NVME_CC_SHN((uint32_t)le64_get(property->value));
+
+	if (enable && ctrl->subsys->discovery)
+		cmd_enabled(request, false);
+	else if (enable)
+		fence_start(ctrl, request, cmd_enabled);
+	else if (request_executed(request))
+		cmd_shutdown_next(request);
+}
+
 static void cmd_property_set_run(struct request *request)
 {
 	const struct nvme_property *property = &request->cmd.property;
@@ -91,10 +115,19 @@ static void cmd_property_set_run(struct request *request)
 		request_complete(request, CMD_INVALID_FIELD);
 		return;
 	}
-	if (ctrl_set_cc(ctrl, (uint32_t)le64_get(property->value)))
-		cmd_shutdown_next(request);
-	else
+	switch (ctrl_set_cc(ctrl, (uint32_t)le64_get(property->value))) {
+	case CTRL_TASK_NONE:
 		request_complete(request, 0);
+		break;
+	case CTRL_TASK_ENABLE:
+	case CTRL_TASK_SHUT_DOWN:
+		request_hand_to(request, REQUEST_EXEC);
+		if (ctrl->nr_members)
+			list_push_back(&ctrl->parked, &request->node);
+		else
+			cmd_property_go_on(request);
+		break;
+	}
 }
 
 static uint16_t cmd_disconnect_prepare(struct request *request)

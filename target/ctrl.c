@@ -13,7 +13,9 @@
 #include "proto/nvme/log.h"
 #include "proto/nvme/nvme.h"
 #include "target/catalog.h"
+#include "target/cmd.h"
 #include "target/discovery.h"
+#include "target/fence.h"
 #include "target/keep_alive.h"
 #include "target/member.h"
 #include "target/reactor.h"
@@ -71,6 +73,17 @@ static int ctrl_take_slot(struct reactor *reactor, struct share *share, uint32_t
 	return -EMFILE;
 }
 
+/* Limited: a host may come and go as often as it likes. */
+static void ctrl_log(struct ctrl *ctrl, const char *what, const char *why)
+{
+	struct reactor *reactor = ctrl->reactor;
+	struct log_limit *limit = &reactor->ctrl_log[ctrl->slot % REACTOR_CTRL_LIMITS];
+
+	log_line_limited(limit, loop_now_ns(reactor->loop), LOG_LEVEL_INFO,
+		"controller %u: host %s %s %s%s%s", ctrl->cntlid, ctrl->hostnqn, what,
+		ctrl->subsys->nqn, why ? ": " : "", why ? why : "");
+}
+
 /* --- keep-alive ------------------------------------------------------------------------------ */
 
 void ctrl_alive(struct ctrl *ctrl)
@@ -123,9 +136,17 @@ uint64_t ctrl_cap(const struct ctrl *ctrl)
 	       (uint64_t)CTRL_CAP_TO << NVME_CAP_TO_SHIFT | NVME_CAP_CSS_NVM;
 }
 
+uint32_t ctrl_csts(const struct ctrl *ctrl)
+{
+	bool ready = ctrl->stage == CTRL_READY || ctrl->stage == CTRL_RESETTING;
+
+	return ctrl->shst | (ready ? NVME_CSTS_RDY : 0) |
+	       (ctrl->stage == CTRL_FAILED ? NVME_CSTS_CFS : 0);
+}
+
 bool ctrl_ready(const struct ctrl *ctrl)
 {
-	return ctrl->csts & NVME_CSTS_RDY;
+	return ctrl->stage == CTRL_READY;
 }
 
 static bool ctrl_cc_valid(const struct ctrl *ctrl, uint32_t cc)
@@ -138,51 +159,77 @@ static bool ctrl_cc_valid(const struct ctrl *ctrl, uint32_t cc)
 }
 
 /* Controller Level Reset: queues go, features return to their defaults, the admin queue and the
- * keep-alive timer stay. */
+ * keep-alive timer stay. It is over when no queue is left, for until then a disk may have commands
+ * of theirs. */
 static void ctrl_reset(struct ctrl *ctrl)
 {
-	ctrl->csts = 0;
+	ctrl->stage = ctrl->nr_members ? CTRL_RESETTING : CTRL_DISABLED;
 	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
 	event_reset(ctrl);
 	member_expel_all(ctrl);
 }
 
-bool ctrl_set_cc(struct ctrl *ctrl, uint32_t cc)
+static enum ctrl_task ctrl_enable(struct ctrl *ctrl)
+{
+	if (!ctrl_cc_valid(ctrl, ctrl->cc)) {
+		ctrl->stage = CTRL_FAILED;
+		return CTRL_TASK_NONE;
+	}
+	/* A host that does not wait for the end of a reset has to do it now. */
+	if (ctrl->stage != CTRL_RESETTING)
+		ctrl->stage = CTRL_ENABLING;
+	ctrl->nr_enabling++;
+	return CTRL_TASK_ENABLE;
+}
+
+enum ctrl_task ctrl_set_cc(struct ctrl *ctrl, uint32_t cc)
 {
 	uint32_t old = ctrl->cc;
-	bool shutdown = NVME_CC_SHN(cc) && !NVME_CC_SHN(old);
 
 	ctrl->cc = cc;
 	if ((old & NVME_CC_EN) && !(cc & NVME_CC_EN))
 		ctrl_reset(ctrl);
-	if (!(old & NVME_CC_EN) && (cc & NVME_CC_EN))
-		ctrl->csts = ctrl_cc_valid(ctrl, cc) ? NVME_CSTS_RDY : NVME_CSTS_CFS;
-	if (shutdown)
-		ctrl->csts |= NVME_CSTS_SHST_OCCURRING;
 	if (!NVME_CC_SHN(cc) && NVME_CC_SHN(old))
-		ctrl->csts &= ~NVME_CSTS_SHST_MASK;
-	return shutdown;
+		ctrl->shst = 0;
+	if (NVME_CC_SHN(cc) && !NVME_CC_SHN(old)) {
+		ctrl->shst = NVME_CSTS_SHST_OCCURRING;
+		member_expel_all(ctrl);
+		return CTRL_TASK_SHUT_DOWN;
+	}
+	return !(old & NVME_CC_EN) && (cc & NVME_CC_EN) ? ctrl_enable(ctrl) : CTRL_TASK_NONE;
+}
+
+void ctrl_enabled(struct ctrl *ctrl, bool late)
+{
+	if (--ctrl->nr_enabling || ctrl->stage != CTRL_ENABLING)
+		return;
+	ctrl->stage = late ? CTRL_FAILED : CTRL_READY;
+	ctrl_alive(ctrl);
+	if (late)
+		ctrl_log(ctrl, "may not write to",
+			"a disk still has commands of an earlier controller of this host");
 }
 
 void ctrl_shutdown_done(struct ctrl *ctrl)
 {
 	/* Unless the host has taken it back meanwhile. */
-	if (ctrl->csts & NVME_CSTS_SHST_OCCURRING)
-		ctrl->csts = (ctrl->csts & ~NVME_CSTS_SHST_MASK) | NVME_CSTS_SHST_COMPLETE;
+	if (ctrl->shst == NVME_CSTS_SHST_OCCURRING)
+		ctrl->shst = NVME_CSTS_SHST_COMPLETE;
+}
+
+void ctrl_queues_gone(struct ctrl *ctrl)
+{
+	struct list *node;
+
+	if (ctrl->stage == CTRL_RESETTING)
+		ctrl->stage = ctrl->cc & NVME_CC_EN ? CTRL_ENABLING : CTRL_DISABLED;
+	while ((node = list_pop_front(&ctrl->parked)))
+		cmd_property_go_on(container_of(node, struct request, node));
+	if (ctrl->ending)
+		fence_look_again(ctrl->reactor);
 }
 
 /* --- beginning and end ----------------------------------------------------------------------- */
-
-/* Limited: a host may come and go as often as it likes. */
-static void ctrl_log(struct ctrl *ctrl, const char *what, const char *why)
-{
-	struct reactor *reactor = ctrl->reactor;
-	struct log_limit *limit = &reactor->ctrl_log[ctrl->slot % REACTOR_CTRL_LIMITS];
-
-	log_line_limited(limit, loop_now_ns(reactor->loop), LOG_LEVEL_INFO,
-		"controller %u: host %s %s %s%s%s", ctrl->cntlid, ctrl->hostnqn, what,
-		ctrl->subsys->nqn, why ? ": " : "", why ? why : "");
-}
 
 static int ctrl_reserve_timers(struct ctrl *ctrl)
 {
@@ -215,6 +262,7 @@ int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *host
 	ctrl->subsys = subsys;
 	ctrl->cntlid = ctrl_cntlid(reactor, ctrl->slot);
 	ctrl->admin = conn;
+	list_init(&ctrl->parked);
 	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
 	snprintf(ctrl->hostnqn, sizeof(ctrl->hostnqn), "%s", hostnqn);
 	memcpy(ctrl->hostid, hostid, sizeof(ctrl->hostid));
@@ -253,7 +301,7 @@ void ctrl_end(struct ctrl *ctrl, const char *why)
 	if (ctrl->ending)
 		return;
 	ctrl->ending = true;
-	ctrl->csts = 0;
+	ctrl->stage = CTRL_DISABLED;
 	ctrl_log(ctrl, "disconnected from", why);
 	member_expel_all(ctrl);
 	keep_alive_stop(ctrl);

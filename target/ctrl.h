@@ -30,8 +30,9 @@ struct subsys;
 #define CTRL_KAS_MS		1000
 /* A discovery controller without keep-alive ends after two idle minutes (NVMe base 2.0 3.1.2.3). */
 #define CTRL_DISCOVERY_IDLE_MS	120000
-/* CAP.TO: enabling is immediate, 500 ms is the unit. */
-#define CTRL_CAP_TO		1
+/* CAP.TO, in units of 500 ms: enabling may wait for commands of an earlier controller
+ * (FENCE_DEADLINE_NS), a reset for those of its queues. */
+#define CTRL_CAP_TO		20
 #define CTRL_VERSION		NVME_VERSION(2, 0, 0)
 /* Submission queue entries of an admin queue that discovery announces (ASQSZ). */
 #define CTRL_ADMIN_DEPTH	32
@@ -40,6 +41,21 @@ struct subsys;
  * way. */
 #define CTRL_REPLACE_CLOSING_NS 8000000000ull
 #define CTRL_REPLACE_ALIVE_NS	500000000ull
+
+enum ctrl_stage {
+	CTRL_DISABLED,
+	CTRL_RESETTING, /* CC.EN is 0 (or again 1): the I/O queues go, then CSTS.RDY */
+	CTRL_ENABLING,	/* CC.EN is 1: CSTS.RDY is to come */
+	CTRL_READY,
+	CTRL_FAILED, /* CSTS.CFS, until CC.EN is 0 */
+};
+
+/* What a write of CC has begun. */
+enum ctrl_task {
+	CTRL_TASK_NONE,
+	CTRL_TASK_ENABLE,    /* ctrl_enabled() is due */
+	CTRL_TASK_SHUT_DOWN, /* ctrl_shutdown_done() is due */
+};
 
 struct ctrl_queue {
 	struct conn *conn; /* NULL: free. Not looked into but for its member messages */
@@ -61,8 +77,11 @@ struct ctrl {
 	uint8_t hostid[16];
 
 	uint32_t cc;
-	uint32_t csts;
-	uint32_t kato_ms; /* 0: none */
+	enum ctrl_stage stage;
+	uint32_t shst;	      /* NVME_CSTS_SHST_* */
+	uint32_t nr_enabling; /* ctrl_enabled() that are due */
+	struct list parked;   /* Property Set requests in EXEC that wait for all queues to leave */
+	uint32_t kato_ms;     /* 0: none */
 	uint64_t alive_ns;
 	struct loop_timer keep_alive;
 	uint32_t nr_asked;     /* queues, whether the host lives */
@@ -107,10 +126,14 @@ uint32_t ctrl_owner(const struct reactor *reactor, uint16_t cntlid);
 void ctrl_arm_replace(struct ctrl *ctrl);
 
 uint64_t ctrl_cap(const struct ctrl *ctrl);
-/* A write of CC: enable, reset, shutdown. True: a shutdown has begun; ctrl_shutdown_done() is due.
- */
-bool ctrl_set_cc(struct ctrl *ctrl, uint32_t cc);
+uint32_t ctrl_csts(const struct ctrl *ctrl);
+/* A write of CC: enable, reset, shutdown. */
+enum ctrl_task ctrl_set_cc(struct ctrl *ctrl, uint32_t cc);
+/* LATE: commands of an earlier controller are not over. Unless the host has changed its mind. */
+void ctrl_enabled(struct ctrl *ctrl, bool late);
 void ctrl_shutdown_done(struct ctrl *ctrl);
+/* The last I/O queue has left. */
+void ctrl_queues_gone(struct ctrl *ctrl);
 bool ctrl_ready(const struct ctrl *ctrl);
 
 /* The host has shown life. */

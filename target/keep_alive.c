@@ -41,6 +41,13 @@ void keep_alive_stop(struct ctrl *ctrl)
 	loop_timer_cancel(ctrl->reactor->loop, &ctrl->keep_alive);
 }
 
+/* While the host waits for CSTS.RDY or for the end of its shutdown it need not say anything (NVMe
+ * base 2.0 3.9). */
+static bool keep_alive_pauses(const struct ctrl *ctrl)
+{
+	return ctrl->nr_enabling || ctrl->shst == NVME_CSTS_SHST_OCCURRING;
+}
+
 /* All queues have answered. */
 static void keep_alive_judge(struct ctrl *ctrl)
 {
@@ -48,7 +55,7 @@ static void keep_alive_judge(struct ctrl *ctrl)
 
 	if (ctrl->ending)
 		return;
-	if (ctrl->keep_alive_heard)
+	if (ctrl->keep_alive_heard || keep_alive_pauses(ctrl))
 		ctrl_alive(ctrl);
 	ctrl->keep_alive_heard = false;
 	/* The timer is not moved at each command: it may ring early. */

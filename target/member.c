@@ -17,6 +17,11 @@
 
 static void member_answer(struct request *request, uint16_t status);
 
+static bool member_may_join(const struct ctrl *ctrl)
+{
+	return ctrl_ready(ctrl) && !NVME_CC_SHN(ctrl->cc);
+}
+
 static uint16_t member_check_join(const struct ctrl *ctrl, struct request *request)
 {
 	const struct nvme_connect_data *data = request->bytes;
@@ -35,7 +40,7 @@ static uint16_t member_check_join(const struct ctrl *ctrl, struct request *reque
 	/* A discovery controller has no I/O queues at all. */
 	if (ctrl->subsys->discovery || request->conn->qid > ctrl->nr_io_queues)
 		return cmd_connect_refuse_cmd(request, offsetof(struct nvme_connect, qid));
-	return ctrl_ready(ctrl) ? 0 : NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR;
+	return member_may_join(ctrl) ? 0 : NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR;
 }
 
 static void member_admit(struct ctrl *ctrl, struct request *request)
@@ -130,11 +135,13 @@ static void member_leave_at_owner(struct loop_message *message)
 	if (waiting && !ctrl->ending) {
 		queue->waiting = NULL;
 		ctrl->nr_waiting--;
-		if (ctrl_ready(ctrl))
+		if (member_may_join(ctrl))
 			member_admit(ctrl, waiting);
 		else
 			member_answer(waiting, NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR);
 	}
+	if (!ctrl->nr_members)
+		ctrl_queues_gone(ctrl);
 	ctrl_try_free(ctrl);
 }
 

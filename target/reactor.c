@@ -11,6 +11,7 @@
 #include "proto/base/log.h"
 #include "target/catalog.h"
 #include "target/conn.h"
+#include "target/fence.h"
 #include "target/reactor_ns.h"
 #include "target/target.h"
 
@@ -46,12 +47,17 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 	if (!reactor->namespaces)
 		goto free_reactor;
 	list_init(&reactor->conns);
+	list_init(&reactor->fences);
+	reactor->fence_ns = FENCE_DEADLINE_NS;
+	loop_timer_init(&reactor->fence_timer, fence_expired);
 	loop_timer_init(&reactor->drain_timer, reactor_drain_expired);
 	loop_flush_init(&reactor->drain_check, reactor_check_drained);
 	error = loop_create(&options, &reactor->loop);
 	if (error)
 		goto free_reactor;
 	error = loop_timer_reserve(reactor->loop);
+	if (!error)
+		error = loop_timer_reserve(reactor->loop);
 	if (error)
 		goto destroy_loop;
 	error = bufpool_create(reactor->loop, pool_bytes, &reactor->pool);

@@ -54,6 +54,10 @@ struct reactor {
 	/* Who comes and goes, by slot: a burst of many hosts is told, a storm is not. */
 	struct log_limit ctrl_log[REACTOR_CTRL_LIMITS];
 
+	struct list fences;	       /* controllers-to-be that wait here: target/fence.h */
+	struct loop_timer fence_timer; /* the first of their deadlines */
+	uint64_t fence_ns;	       /* how long controllers of this reactor wait */
+
 	struct loop_message drain;     /* to the reactor, and back to the first one */
 	struct loop_timer drain_timer; /* the end of SETTLES, then that of DRAINS */
 	struct loop_flush drain_check; /* while DRAINS: a request is free again */

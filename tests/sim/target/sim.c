@@ -500,6 +500,23 @@ uint16_t sim_cntlid(const struct sim_conn *admin)
 	return admin->conn->cntlid;
 }
 
+struct nvme_cmd sim_property_set_cc(uint32_t cc)
+{
+	struct nvme_cmd cmd = sim_cmd(NVME_OPC_FABRICS, 0, 0);
+
+	cmd.fctype = NVME_FCTYPE_PROPERTY_SET;
+	cmd.property.ofst = le32(NVME_PROPERTY_CC);
+	cmd.property.value = le64(cc);
+	return cmd;
+}
+
+uint16_t sim_set_cc(struct sim *sim, struct sim_conn *admin, uint32_t cc)
+{
+	struct nvme_cmd cmd = sim_property_set_cc(cc);
+
+	return sim_run(sim, admin, &cmd);
+}
+
 struct sim_conn *sim_admin(struct sim *sim, const char *subnqn)
 {
 	struct sim_conn *sc = sim_accept(sim);
@@ -507,12 +524,7 @@ struct sim_conn *sim_admin(struct sim *sim, const char *subnqn)
 
 	assert_non_null(sc);
 	assert_int_equal(sim_run(sim, sc, &cmd), 0);
-	cmd = sim_cmd(NVME_OPC_FABRICS, 0, 0);
-	cmd.fctype = NVME_FCTYPE_PROPERTY_SET;
-	cmd.property.ofst = le32(NVME_PROPERTY_CC);
-	cmd.property.value = le64(
-		NVME_CC_EN | NVME_SQES << NVME_CC_IOSQES_SHIFT | NVME_CQES << NVME_CC_IOCQES_SHIFT);
-	assert_int_equal(sim_run(sim, sc, &cmd), 0);
+	assert_int_equal(sim_set_cc(sim, sc, SIM_CC_ENABLE), 0);
 	return sc;
 }
 

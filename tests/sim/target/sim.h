@@ -33,6 +33,9 @@
 #define SIM_MAX_CONN   512
 #define SIM_PORT_FAILS 999 /* the port id of a listener that cannot */
 
+#define SIM_CC_ENABLE \
+	(NVME_CC_EN | NVME_SQES << NVME_CC_IOSQES_SHIFT | NVME_CQES << NVME_CC_IOCQES_SHIFT)
+
 struct transport_conn {
 	struct conn *conn;
 	struct list pulling; /* requests, by node of struct sim_request */
@@ -118,6 +121,9 @@ uint16_t sim_ask_event(struct sim *sim, struct sim_conn *admin);
 void sim_get_log(struct sim *sim, struct sim_conn *admin, uint8_t lid, uint64_t offset,
 	uint32_t length, uint8_t lsp);
 void sim_set_feature(struct sim *sim, struct sim_conn *admin, uint8_t fid, uint32_t value);
+/* Property Set of CC; the second one runs it to its end. */
+struct nvme_cmd sim_property_set_cc(uint32_t cc);
+uint16_t sim_set_cc(struct sim *sim, struct sim_conn *admin, uint32_t cc);
 uint16_t sim_cntlid(const struct sim_conn *admin);
 
 #endif

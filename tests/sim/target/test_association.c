@@ -4,6 +4,7 @@
  * nothing of an old one lands after the new one's data.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,6 +221,287 @@ static void silent_discovery_controller_ends(void **state)
 	sim_destroy(sim);
 }
 
+/* --- fencing --------------------------------------------------------------------------------- */
+
+struct old {
+	struct sim *sim;
+	struct sim_conn *admin, *queue;
+};
+
+/* A host with a write that the disk does not finish. */
+static void old_start(struct old *old)
+{
+	struct nvme_cmd cmd = sim_rw(NVME_OPC_WRITE, 0, 8);
+
+	old->sim = sim_create(3, MEMORY);
+	old->admin = sim_admin(old->sim, SIM_NQN);
+	old->queue = sim_queue(old->sim, old->admin, 1, 8);
+	assert_ptr_not_equal(old->queue->conn->reactor, old->admin->conn->reactor);
+	old->sim->auto_disk = false;
+	assert_true(sim_send(old->sim, old->queue, &cmd));
+	sim_settle(old->sim);
+	assert_int_equal(old->sim->nr_ios, 1);
+}
+
+/* The host comes (back), and asks for its controller to be enabled. */
+static struct sim_conn *comes(struct sim *sim, const char *subnqn, const char *hostnqn, uint8_t id)
+{
+	struct sim_conn *sc = sim_accept(sim);
+	struct nvme_cmd cmd = sim_connect(subnqn, 0, 31, NVME_CNTLID_DYNAMIC);
+
+	snprintf(sim_connect_data.hostnqn, sizeof(sim_connect_data.hostnqn), "%s", hostnqn);
+	memset(sim_connect_data.hostid, id, sizeof(sim_connect_data.hostid));
+	assert_int_equal(sim_run(sim, sc, &cmd), 0);
+	cmd = sim_property_set_cc(SIM_CC_ENABLE);
+	assert_true(sim_send(sim, sc, &cmd));
+	return sc;
+}
+
+static bool is_ready(struct sim_conn *admin)
+{
+	return ctrl_csts(admin->conn->member.ctrl) & NVME_CSTS_RDY;
+}
+
+static void late_write_is_over_before_the_next_association_may_write(void **state)
+{
+	struct old old;
+	struct sim_conn *again;
+	struct nvme_cmd cmd;
+
+	(void)state;
+	old_start(&old);
+	conn_close(old.admin->conn, "test");
+	again = comes(old.sim, SIM_NQN, SIM_HOST, 7);
+	sim_settle(old.sim);
+	assert_false(is_ready(again));
+	assert_int_equal(again->nr_replies, 1);
+	/* Meanwhile no queue may join. */
+	cmd = sim_connect(SIM_NQN, 1, 7, sim_cntlid(again));
+	assert_int_equal(sim_run(old.sim, sim_accept(old.sim), &cmd),
+		NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR);
+	assert_int_equal(old.sim->nr_ios, 1);
+	assert_true(sim_do_io(old.sim, 0, 0));
+	sim_settle(old.sim);
+	assert_true(is_ready(again));
+	assert_int_equal(again->nr_replies, 2);
+	assert_non_null(sim_queue(old.sim, again, 1, 8));
+	sim_destroy(old.sim);
+}
+
+struct late_end {
+	struct loop_flush flush;
+	struct conn *conn;
+};
+
+static void late_end_found(struct loop_flush *flush)
+{
+	conn_close(container_of(flush, struct late_end, flush)->conn, "test");
+}
+
+/* The end of the old one lies in a socket of a reactor that is asked before it looks there. */
+static void end_that_is_found_in_this_turn_is_waited_for(void **state)
+{
+	struct late_end late;
+	struct old old;
+	struct sim_conn *again;
+
+	(void)state;
+	old_start(&old);
+	late.conn = old.admin->conn;
+	assert_int_equal(late.conn->reactor->index, 0);
+	again = comes(old.sim, SIM_NQN, SIM_HOST, 7);
+	loop_flush_init(&late.flush, late_end_found);
+	loop_flush_later(late.conn->reactor->loop, &late.flush);
+	sim_settle(old.sim);
+	assert_null(old.admin->conn);
+	assert_false(is_ready(again));
+	assert_true(sim_do_io(old.sim, 0, 0));
+	sim_settle(old.sim);
+	assert_true(is_ready(again));
+	sim_destroy(old.sim);
+}
+
+static void others_do_not_wait(void **state)
+{
+	static const struct {
+		const char *subnqn, *hostnqn;
+		uint8_t id;
+	} other[] = {{SIM_NQN, SIM_HOST ":other", 7}, {SIM_NQN, SIM_HOST, 8},
+		{SIM_OTHER, SIM_HOST, 7}, {NVME_DISCOVERY_NQN, SIM_HOST, 7}};
+	struct old old;
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(other); i++) {
+		struct sim_conn *admin;
+
+		old_start(&old);
+		conn_close(old.admin->conn, "test");
+		admin = comes(old.sim, other[i].subnqn, other[i].hostnqn, other[i].id);
+		sim_settle(old.sim);
+		assert_true(is_ready(admin));
+		sim_destroy(old.sim);
+	}
+}
+
+static void other_path_of_the_host_is_neither_waited_for_nor_disturbed(void **state)
+{
+	struct old old;
+	struct sim_conn *path;
+
+	(void)state;
+	old_start(&old);
+	path = comes(old.sim, SIM_NQN, SIM_HOST, 7);
+	sim_settle(old.sim);
+	assert_true(is_ready(path));
+	assert_int_equal(old.queue->nr_replies, 1);
+	assert_true(sim_do_io(old.sim, 0, 0));
+	sim_settle(old.sim);
+	assert_int_equal(old.queue->nr_replies, 2);
+	sim_destroy(old.sim);
+}
+
+static void disk_that_does_not_answer_is_told_at_the_deadline(void **state)
+{
+	struct old old;
+	struct sim_conn *again;
+
+	(void)state;
+	old_start(&old);
+	for (unsigned i = 0; i < 3; i++)
+		old.sim->target.reactors[i]->fence_ns = 0;
+	conn_close(old.admin->conn, "test");
+	again = comes(old.sim, SIM_NQN, SIM_HOST, 7);
+	sim_settle(old.sim);
+	assert_int_equal(again->nr_replies, 2);
+	assert_int_equal(ctrl_csts(again->conn->member.ctrl), NVME_CSTS_CFS);
+	/* It may try again. */
+	assert_true(sim_do_io(old.sim, 0, 0));
+	assert_int_equal(sim_set_cc(old.sim, again, 0), 0);
+	assert_int_equal(ctrl_csts(again->conn->member.ctrl), 0);
+	assert_int_equal(sim_set_cc(old.sim, again, SIM_CC_ENABLE), 0);
+	assert_true(is_ready(again));
+	sim_destroy(old.sim);
+}
+
+static void host_that_gives_up_waiting_leaves_nothing(void **state)
+{
+	struct old old;
+	struct sim_conn *again[2];
+
+	(void)state;
+	old_start(&old);
+	conn_close(old.admin->conn, "test");
+	for (unsigned i = 0; i < 2; i++)
+		again[i] = comes(old.sim, SIM_NQN, SIM_HOST, 7);
+	sim_settle(old.sim);
+	for (unsigned i = 0; i < 2; i++)
+		conn_close(again[i]->conn, "test");
+	sim_settle(old.sim);
+	assert_true(sim_do_io(old.sim, 0, -EIO));
+	sim_settle(old.sim);
+	assert_null(again[0]->conn);
+	assert_null(again[1]->conn);
+	sim_destroy(old.sim);
+}
+
+/* --- reset and shutdown with I/O out --------------------------------------------------------- */
+
+static void reset_is_over_when_the_disk_has_nothing_of_it(void **state)
+{
+	struct old old;
+	struct nvme_cmd cmd;
+
+	(void)state;
+	old_start(&old);
+	assert_int_equal(sim_set_cc(old.sim, old.admin, 0), 0);
+	assert_true(is_ready(old.admin));
+	assert_non_null(old.queue->conn);
+	/* Not a queue of the time before, nor one of the time after. */
+	for (uint16_t qid = 1; qid <= 2; qid++) {
+		cmd = sim_connect(SIM_NQN, qid, 7, sim_cntlid(old.admin));
+		assert_int_equal(sim_run(old.sim, sim_accept(old.sim), &cmd),
+			NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR);
+	}
+	assert_true(sim_do_io(old.sim, 0, 0));
+	sim_settle(old.sim);
+	assert_null(old.queue->conn);
+	assert_int_equal(ctrl_csts(old.admin->conn->member.ctrl), 0);
+	sim_destroy(old.sim);
+}
+
+static void host_that_does_not_wait_for_the_reset_waits_for_the_enabling(void **state)
+{
+	struct old old;
+	struct nvme_cmd off = sim_property_set_cc(0), on = sim_property_set_cc(SIM_CC_ENABLE);
+	unsigned before;
+
+	(void)state;
+	old_start(&old);
+	before = old.admin->nr_replies;
+	for (unsigned i = 0; i < 3; i++) {
+		assert_true(sim_send(old.sim, old.admin, &off));
+		assert_true(sim_send(old.sim, old.admin, &on));
+	}
+	sim_settle(old.sim);
+	assert_int_equal(old.admin->nr_replies, before + 3);
+	assert_false(ctrl_ready(old.admin->conn->member.ctrl));
+	assert_true(sim_do_io(old.sim, 0, 0));
+	sim_settle(old.sim);
+	assert_int_equal(old.admin->nr_replies, before + 6);
+	assert_true(ctrl_ready(old.admin->conn->member.ctrl));
+	assert_non_null(sim_queue(old.sim, old.admin, 1, 8));
+	sim_destroy(old.sim);
+}
+
+static void host_may_vanish_while_it_waits_for_the_reset(void **state)
+{
+	struct old old;
+	struct nvme_cmd off = sim_property_set_cc(0), on = sim_property_set_cc(SIM_CC_ENABLE);
+
+	(void)state;
+	old_start(&old);
+	assert_true(sim_send(old.sim, old.admin, &off));
+	assert_true(sim_send(old.sim, old.admin, &on));
+	sim_settle(old.sim);
+	conn_close(old.admin->conn, "test");
+	sim_settle(old.sim);
+	assert_true(sim_do_io(old.sim, 0, 0));
+	sim_settle(old.sim);
+	assert_null(old.admin->conn);
+	sim_destroy(old.sim);
+}
+
+static void shutdown_flushes_what_other_queues_have_written(void **state)
+{
+	struct old old;
+	struct nvme_cmd cmd =
+		sim_property_set_cc(SIM_CC_ENABLE | NVME_CC_SHN_NORMAL << NVME_CC_SHN_SHIFT);
+	struct ctrl *ctrl;
+
+	(void)state;
+	old_start(&old);
+	ctrl = old.admin->conn->member.ctrl;
+	assert_true(sim_send(old.sim, old.admin, &cmd));
+	sim_settle(old.sim);
+	/* The write only: no flush before it is over. */
+	assert_int_equal(old.sim->nr_ios, 1);
+	assert_int_equal(ctrl->shst, NVME_CSTS_SHST_OCCURRING);
+	/* The host need not say anything meanwhile. */
+	ctrl_set_kato(ctrl, 1000);
+	ctrl->alive_ns -= 60000 * NS_PER_MS;
+	ctrl->keep_alive.expired(&ctrl->keep_alive);
+	sim_settle(old.sim);
+	cmd = sim_connect(SIM_NQN, 2, 7, sim_cntlid(old.admin));
+	assert_int_equal(sim_run(old.sim, sim_accept(old.sim), &cmd),
+		NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR);
+	assert_true(sim_do_io(old.sim, 0, 0));
+	old.sim->auto_disk = true;
+	sim_settle(old.sim);
+	assert_int_equal(ctrl->shst, NVME_CSTS_SHST_COMPLETE);
+	assert_null(old.queue->conn);
+	sim_destroy(old.sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -232,6 +514,16 @@ int main(void)
 		cmocka_unit_test(queues_may_go_while_they_are_asked),
 		cmocka_unit_test(controller_may_end_while_its_queues_are_asked),
 		cmocka_unit_test(silent_discovery_controller_ends),
+		cmocka_unit_test(late_write_is_over_before_the_next_association_may_write),
+		cmocka_unit_test(end_that_is_found_in_this_turn_is_waited_for),
+		cmocka_unit_test(others_do_not_wait),
+		cmocka_unit_test(other_path_of_the_host_is_neither_waited_for_nor_disturbed),
+		cmocka_unit_test(disk_that_does_not_answer_is_told_at_the_deadline),
+		cmocka_unit_test(host_that_gives_up_waiting_leaves_nothing),
+		cmocka_unit_test(reset_is_over_when_the_disk_has_nothing_of_it),
+		cmocka_unit_test(host_that_does_not_wait_for_the_reset_waits_for_the_enabling),
+		cmocka_unit_test(host_may_vanish_while_it_waits_for_the_reset),
+		cmocka_unit_test(shutdown_flushes_what_other_queues_have_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

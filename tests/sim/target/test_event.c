@@ -264,8 +264,8 @@ static void reset_forgets_events_masks_and_requests(void **state)
 	sim_settle(host.sim);
 	assert_int_equal(host.admin->nr_replies, before + 1);
 	assert_int_equal(nvme_cqe_status(&host.admin->last), NVME_SC_ABORT_REQUESTED);
-	ctrl_set_cc(ctrl_of(&host),
-		NVME_CC_EN | NVME_SQES << NVME_CC_IOSQES_SHIFT | NVME_CQES << NVME_CC_IOCQES_SHIFT);
+	assert_int_equal(sim_set_cc(host.sim, host.admin, SIM_CC_ENABLE), 0);
+	before++;
 	raise_event(&host, NS);
 	ask(&host);
 	assert_int_equal(host.admin->nr_replies, before + 1);

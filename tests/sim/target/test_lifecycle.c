@@ -297,7 +297,7 @@ static void reset_ends_io_queues_and_lets_new_ones_in(void **state)
 	assert_null(queue->conn);
 	assert_int_equal(admin->conn->nr_out, 0);
 	assert_int_equal(nvme_cqe_status(&admin->last), NVME_SC_ABORT_REQUESTED);
-	ctrl_set_cc(ctrl, enabled);
+	assert_int_equal(sim_set_cc(sim, admin, enabled), 0);
 	assert_non_null(sim_queue(sim, admin, 1, 8));
 	for (unsigned i = 0; i < CTRL_MAX_AERS; i++)
 		assert_true(sim_send(sim, admin, &cmd));
@@ -321,12 +321,12 @@ static void shutdown_is_complete_when_all_disks_are_flushed(void **state)
 	assert_true(sim_send(sim, admin, &cmd));
 	for (unsigned ns = 0; ns < 2; ns++) {
 		sim_settle(sim);
-		assert_int_equal(ctrl->csts & NVME_CSTS_SHST_MASK, NVME_CSTS_SHST_OCCURRING);
+		assert_int_equal(ctrl->shst, NVME_CSTS_SHST_OCCURRING);
 		assert_int_equal(admin->nr_replies, replies);
 		assert_true(sim_do_io(sim, 0, 0));
 	}
 	sim_settle(sim);
-	assert_int_equal(ctrl->csts & NVME_CSTS_SHST_MASK, NVME_CSTS_SHST_COMPLETE);
+	assert_int_equal(ctrl->shst, NVME_CSTS_SHST_COMPLETE);
 	assert_int_equal(admin->nr_replies, replies + 1);
 	sim_destroy(sim);
 }
