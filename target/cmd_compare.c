@@ -95,4 +95,5 @@ const struct cmd cmd_compare = {
 	.direction = REQUEST_FROM_HOST,
 	.prepare = cmd_compare_prepare,
 	.run = cmd_compare_run,
+	.counts = NS_COUNT_READ,
 };

@@ -191,6 +191,7 @@ static const struct cmd cmd_read = {
 	.prepare = cmd_read_prepare,
 	.run = cmd_read_run,
 	.fills_all = true,
+	.counts = NS_COUNT_READ,
 };
 
 static const struct cmd cmd_write = {
@@ -198,6 +199,7 @@ static const struct cmd cmd_write = {
 	.direction = REQUEST_FROM_HOST,
 	.prepare = cmd_write_prepare,
 	.run = cmd_transfer_run,
+	.counts = NS_COUNT_WRITE,
 	.effects = NVME_EFFECTS_LBCC,
 };
 

@@ -52,4 +52,5 @@ const struct cmd cmd_verify = {
 	.name = "Verify",
 	.prepare = cmd_verify_prepare,
 	.run = cmd_verify_run,
+	.counts = NS_COUNT_VERIFY,
 };

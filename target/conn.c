@@ -16,6 +16,7 @@
 #include "proto/nvme/tcp.h"
 #include "target/catalog.h"
 #include "target/ctrl.h"
+#include "target/error_log.h"
 #include "target/member.h"
 #include "target/reactor.h"
 #include "target/share.h"
@@ -105,6 +106,7 @@ static void conn_unreserve_timers(struct conn *conn)
 static void conn_destroy(struct conn *conn)
 {
 	conn->state = CONN_CLOSED;
+	error_log_free_report(conn);
 	loop_flush_cancel(&conn->finish);
 	conn_unreserve_timers(conn);
 	share_put(conn->share);

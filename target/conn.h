@@ -20,6 +20,7 @@ struct reactor;
 struct ctrl;
 struct share;
 struct subsys;
+struct error_report;
 struct transport_conn; /* defined by each transport for itself */
 
 enum conn_state { CONN_LIVE, CONN_CLOSING, CONN_CLOSED };
@@ -84,10 +85,11 @@ struct conn {
 	uint16_t cntlid;
 	const struct subsys *subsys;
 	struct conn_member member;
-	struct list held;	    /* requests in HELD */
-	struct list waiting;	    /* requests in WAIT_BUF */
-	struct list moving;	    /* requests in PULL or REPLY, that began first the first */
-	struct loop_timer transfer; /* of these, the host must get some done */
+	struct list held;	     /* requests in HELD */
+	struct list waiting;	     /* requests in WAIT_BUF */
+	struct list moving;	     /* requests in PULL or REPLY, that began first the first */
+	struct loop_timer transfer;  /* of these, the host must get some done */
+	struct error_report *errors; /* of an I/O queue, on their way; NULL before the first */
 	struct loop_timer handshake;
 	struct loop_flush finish; /* frees at the end of the turn, outside of anyone's call */
 	struct loop_message gone; /* to the port's reactor, which frees the memory */

@@ -15,6 +15,7 @@
 #include "target/catalog.h"
 #include "target/cmd.h"
 #include "target/discovery.h"
+#include "target/error_log.h"
 #include "target/fence.h"
 #include "target/keep_alive.h"
 #include "target/member.h"
@@ -166,6 +167,7 @@ static void ctrl_reset(struct ctrl *ctrl)
 	ctrl->stage = ctrl->nr_members ? CTRL_RESETTING : CTRL_DISABLED;
 	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
 	event_reset(ctrl);
+	error_log_reset(ctrl);
 	member_expel_all(ctrl);
 }
 
@@ -293,6 +295,7 @@ void ctrl_try_free(struct ctrl *ctrl)
 	ctrl->reactor->nr_ctrls--;
 	ctrl->share->nr_ctrls--;
 	share_put(ctrl->share);
+	error_log_free(ctrl);
 	free(ctrl);
 }
 

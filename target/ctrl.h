@@ -18,6 +18,7 @@
 #include "target/event.h"
 
 struct catalog;
+struct error_log;
 struct reactor;
 struct subsys;
 
@@ -90,7 +91,8 @@ struct ctrl {
 	uint32_t nr_io_queues; /* granted */
 	struct events events;
 	struct changed_ns changed_ns;
-	uint32_t announce; /* NVME_AEC_* of what the catalog has changed: ctrl_announce() */
+	struct error_log *errors; /* NULL before the first */
+	uint32_t announce;	  /* NVME_AEC_* of what the catalog has changed: ctrl_announce() */
 	uint32_t nr_members;
 	uint32_t nr_waiting;
 	struct loop_timer replace;

@@ -9,6 +9,7 @@
 #include "target/cmd.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
+#include "target/error_log.h"
 #include "target/subsys.h"
 #include "target/transport.h"
 
@@ -36,6 +37,7 @@ static void identify_ctrl_common(const struct ctrl *ctrl, struct nvme_id_ctrl *i
 	id->ver = le32(CTRL_VERSION);
 	id->ctratt = le32(NVME_ID_CTRATT_HOSTID_128 | NVME_ID_CTRATT_TBKAS);
 	id->aerl = CTRL_MAX_AERS - 1;
+	id->elpe = ERROR_LOG_ENTRIES - 1;
 	id->kas = le16(CTRL_KAS_MS / 100);
 	id->sqes = NVME_SQES << 4 | NVME_SQES;
 	id->cqes = NVME_CQES << 4 | NVME_CQES;
@@ -58,6 +60,7 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 		return 0;
 	}
 	id->cntrltype = NVME_CNTRLTYPE_IO;
+	id->lpa |= NVME_ID_LPA_SMART_NS;
 	id->cmic = NVME_ID_CMIC_MULTI_PORT | NVME_ID_CMIC_MULTI_CTRL;
 	id->oaes = le32(NVME_AEC_NS);
 	id->acl = CTRL_MAX_ABORTS - 1;

@@ -14,23 +14,26 @@
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/discovery.h"
+#include "target/error_log.h"
 #include "target/event.h"
+#include "target/smart.h"
 #include "target/subsys.h"
 
-#define LOG_PAGE_MAX_BYTES   4096
-/* Kelvin; there is no sensor: a room's. */
-#define LOG_PAGE_TEMPERATURE 298
+#define LOG_PAGE_MAX_BYTES 4096
 
 struct log_page {
 	uint8_t lid;
 	bool io;	/* I/O controllers have it */
 	bool discovery; /* discovery controllers have it */
 	uint8_t lsp;	/* log specific parameters that are served, for page 00h */
+	bool of_ns;	/* it may be asked for by namespace, which CHECK sees to */
 	uint32_t size;
+	uint16_t (*check)(const struct request *request);
 	/* Made whole, in zeros, and then cut. NULL: zeros are the truth. */
 	void (*fill)(struct request *request, void *page);
+	/* Instead: ends in log_page_answer(), later. */
+	void (*run)(struct request *request);
 	/* Instead: a page of any length, copied piece by piece. */
-	uint16_t (*check)(const struct request *request);
 	uint64_t (*length)(const struct request *request);
 	void (*write)(struct request *request, const struct log_window *window);
 	/* It was read without RAE. */
@@ -52,15 +55,9 @@ static void log_page_supported(struct request *request, void *page)
 	}
 }
 
-static void log_page_smart(struct request *request, void *page)
+static void log_page_error(struct request *request, void *page)
 {
-	struct nvme_log_smart *smart = page;
-
-	(void)request;
-	smart->temperature = le16(LOG_PAGE_TEMPERATURE);
-	smart->available_spare = 100;
-	smart->spare_threshold = 10;
-	smart->power_cycles = le128(1);
+	error_log_fill(request->conn->member.ctrl, page);
 }
 
 static void log_page_fw_slot(struct request *request, void *page)
@@ -115,12 +112,17 @@ static const struct log_page log_page_table[] = {
 		.discovery = true,
 		.size = sizeof(struct nvme_log_supported),
 		.fill = log_page_supported},
-	/* No error is kept. */
-	{.lid = NVME_LOG_ERROR, .io = true, .size = sizeof(struct nvme_log_error)},
+	{.lid = NVME_LOG_ERROR,
+		.io = true,
+		.discovery = true,
+		.size = ERROR_LOG_ENTRIES * sizeof(struct nvme_log_error),
+		.fill = log_page_error},
 	{.lid = NVME_LOG_SMART,
 		.io = true,
 		.size = sizeof(struct nvme_log_smart),
-		.fill = log_page_smart},
+		.of_ns = true,
+		.check = smart_log_check,
+		.run = smart_log_run},
 	{.lid = NVME_LOG_FW_SLOT,
 		.io = true,
 		.size = sizeof(struct nvme_log_fw_slot),
@@ -193,7 +195,7 @@ uint16_t cmd_get_log_prepare(struct request *request)
 	/* An index offset is for pages that say so in page 00h; none of ours does. */
 	if (length > CMD_MAX_BYTES || offset % 4 || (get->ot & NVME_GET_LOG_OT))
 		return CMD_INVALID_FIELD;
-	if (!log_page_is_of_ctrl(request))
+	if (!page->of_ns && !log_page_is_of_ctrl(request))
 		return CMD_INVALID_FIELD;
 	status = page->check ? page->check(request) : 0;
 	if (status)
@@ -251,6 +253,10 @@ void cmd_get_log_run(struct request *request)
 	struct log_window window;
 
 	ctrl_alive(ctrl);
+	if (page->run) {
+		page->run(request);
+		return;
+	}
 	if (page->write) {
 		window = log_page_window(request);
 		page->write(request, &window);

@@ -55,6 +55,7 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 	error = loop_create(&options, &reactor->loop);
 	if (error)
 		goto free_reactor;
+	reactor->started_ns = loop_now_ns(reactor->loop);
 	error = loop_timer_reserve(reactor->loop);
 	if (!error)
 		error = loop_timer_reserve(reactor->loop);

@@ -42,6 +42,7 @@ struct reactor {
 	struct transport_state *transport_state[NR_TRANSPORTS]; /* each transport's own */
 
 	enum reactor_stage stage;
+	uint64_t started_ns;
 	struct share_table shares;	       /* what each host holds of all this */
 	uint64_t patience_ns;		       /* see target_settings */
 	uint64_t next_conn_number;	       /* counts in steps of the number of reactors */

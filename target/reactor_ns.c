@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "proto/nvme/status.h"
 #include "target/catalog.h"
 #include "target/reactor.h"
 #include "target/target.h"
@@ -17,6 +18,18 @@ struct reactor_ns *reactor_ns_find(
 	const struct ns *ns = subsys_ns(subsys, nsid);
 
 	return ns ? reactor->namespaces[ns->place->index] : NULL;
+}
+
+void reactor_ns_count_error(struct reactor_ns *ns, uint16_t status)
+{
+	uint16_t code = status & NVME_STATUS_CODE_MASK;
+
+	if (code >= NVME_SC_WRITE_FAULT && code <= NVME_SC_REFTAG_CHECK)
+		ns->nr_media_errors++;
+	if (code == NVME_SC_NS_WRITE_PROTECTED && !ns->ns.read_only) {
+		ns->refused_write = true;
+		ns->writes_then = ns->counts[NS_COUNT_WRITE].commands;
+	}
 }
 
 /* --- attach and undo ------------------------------------------------------------------------- */

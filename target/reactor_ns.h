@@ -15,6 +15,20 @@
 struct catalog;
 struct reactor;
 
+/* What SMART counts, by the command's row (struct cmd). */
+enum ns_counts {
+	NS_COUNT_NONE,
+	NS_COUNT_READ, /* Read, Compare */
+	NS_COUNT_WRITE,
+	NS_COUNT_VERIFY, /* reads, but is no read command */
+};
+#define NR_NS_COUNTS (NS_COUNT_VERIFY + 1)
+
+struct ns_count {
+	uint64_t commands; /* that have succeeded */
+	uint64_t units;	   /* of 512 bytes */
+};
+
 struct reactor_ns {
 	struct ns ns; /* a copy of the catalog's */
 	struct backend_queue *queue;
@@ -22,6 +36,10 @@ struct reactor_ns {
 	uint64_t generation;  /* of the catalog that had it last; 0: none yet */
 	bool removed;
 	struct reactor *reactor;
+	struct ns_count counts[NR_NS_COUNTS];
+	uint64_t nr_media_errors;
+	bool refused_write; /* the disk, as if it were read-only; WRITES_THEN had succeeded */
+	uint64_t writes_then;
 	struct loop_message gone; /* to the control thread, which then frees it */
 };
 
@@ -40,6 +58,20 @@ void reactor_ns_detach_all(struct reactor *reactor);
 /* The namespace NSID of a subsystem of the reactor's catalog, or NULL. */
 struct reactor_ns *reactor_ns_find(
 	const struct reactor *reactor, const struct subsys *subsys, uint32_t nsid);
+
+static inline void reactor_ns_count(struct reactor_ns *ns, enum ns_counts what, uint64_t nr_lbas)
+{
+	ns->counts[what].commands++;
+	ns->counts[what].units += nr_lbas << (ns->ns.lba_shift - 9);
+}
+
+/* A command for NS ends with an error. */
+void reactor_ns_count_error(struct reactor_ns *ns, uint16_t status);
+/* Its disk takes no writes any more although it is not exported read-only. */
+static inline bool reactor_ns_turned_read_only(const struct reactor_ns *ns)
+{
+	return ns->refused_write && ns->counts[NS_COUNT_WRITE].commands == ns->writes_then;
+}
 
 static inline void reactor_ns_get(struct reactor_ns *ns)
 {

@@ -11,6 +11,7 @@
 #include "target/cmd.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
+#include "target/error_log.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
 
@@ -409,6 +410,20 @@ static void request_advance_sq_head(struct request *request)
 		le16(conn->flow_control_disabled ? NVME_SQHD_NO_FLOW : (uint16_t)conn->sq_head);
 }
 
+/* For SMART and the error log. Returns the status for the host. */
+static uint16_t request_note(struct request *request, uint16_t status)
+{
+	if (likely(!status)) {
+		if (request->ns)
+			reactor_ns_count(request->ns, request->command->counts,
+				le16_get(request->cmd.rw.nlb) + 1ull);
+		return 0;
+	}
+	if (request->ns)
+		reactor_ns_count_error(request->ns, status);
+	return error_log_add(request, status);
+}
+
 void request_complete(struct request *request, uint16_t status)
 {
 	struct conn *conn = request->conn;
@@ -419,6 +434,7 @@ void request_complete(struct request *request, uint16_t status)
 		request_free(request);
 		return;
 	}
+	status = request_note(request, status);
 	request_advance_sq_head(request);
 	request->cqe.sqid = le16(conn->qid);
 	request->cqe.cid = request->cmd.cid;

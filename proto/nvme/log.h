@@ -96,6 +96,9 @@ static_assert(offsetof(struct nvme_log_smart, error_entries) == 176);
 static_assert(offsetof(struct nvme_log_smart, temperature_sensor) == 200);
 static_assert(offsetof(struct nvme_log_smart, thermal_time) == 224);
 
+/* critical_warning */
+#define NVME_SMART_READ_ONLY 0x08 /* not by the namespace's write protection */
+
 /* 03h */
 struct nvme_log_fw_slot {
 	uint8_t afi;

@@ -92,6 +92,8 @@ static void sim_reply(struct request *request)
 	assert_int_equal(request->state, REQUEST_REPLY);
 	assert_int_equal(request->conn->state, CONN_LIVE);
 	sc->last = request->cqe;
+	sc->last_more = nvme_cqe_status(&sc->last) & NVME_STATUS_MORE;
+	nvme_cqe_set_status(&sc->last, nvme_cqe_status(&sc->last) & (uint16_t)~NVME_STATUS_MORE);
 	sc->nr_replies++;
 	sc->data_len = 0;
 	if (request->direction == REQUEST_TO_HOST && !nvme_cqe_status(&request->cqe)) {

@@ -55,7 +55,8 @@ struct sim_conn {
 	struct conn *conn; /* NULL: gone */
 	unsigned nr_sent;  /* commands */
 	unsigned nr_replies;
-	struct nvme_cqe last; /* the last response */
+	struct nvme_cqe last; /* the last response, without "more" */
+	bool last_more;	      /* there is an error log entry about it */
 	uint8_t data[4096];   /* start of the data that came with it */
 	uint32_t data_len;
 };

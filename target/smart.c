@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Visits the reactors and fills in the page.
+ */
+#include "target/smart.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "proto/nvme/identify.h"
+#include "proto/nvme/log.h"
+#include "target/catalog.h"
+#include "target/cmd.h"
+#include "target/conn.h"
+#include "target/ctrl.h"
+#include "target/error_log.h"
+#include "target/log_pages.h"
+#include "target/reactor.h"
+#include "target/reactor_ns.h"
+#include "target/round.h"
+
+/* Kelvin; there is no sensor: a room's. */
+#define SMART_TEMPERATURE     298
+#define SMART_SPARE	      100
+#define SMART_SPARE_THRESHOLD 10
+#define SMART_NS_PER_HOUR     3600000000000ull
+
+struct smart_round {
+	struct round round;
+	struct request *request; /* in EXEC */
+	char nqn[NVME_NQN_MAX + 1];
+	uint32_t nsid; /* NVME_NSID_ALL: of all namespaces */
+	struct ns_count counts[NR_NS_COUNTS];
+	uint64_t nr_media_errors;
+	bool read_only;
+};
+
+uint16_t smart_log_check(const struct request *request)
+{
+	uint32_t nsid = le32_get(request->cmd.nsid);
+
+	if (nsid == 0 || nsid == NVME_NSID_ALL)
+		return 0;
+	if (!nsid_valid(nsid))
+		return NVME_SC_INVALID_NS | NVME_STATUS_DNR;
+	return subsys_ns(request->conn->subsys, nsid) ? 0 : CMD_INVALID_FIELD;
+}
+
+/* On each reactor. */
+static void smart_add(struct smart_round *smart, const struct reactor_ns *ns)
+{
+	for (unsigned i = 0; i < NR_NS_COUNTS; i++) {
+		smart->counts[i].commands += ns->counts[i].commands;
+		smart->counts[i].units += ns->counts[i].units;
+	}
+	smart->nr_media_errors += ns->nr_media_errors;
+	smart->read_only |= reactor_ns_turned_read_only(ns);
+}
+
+static void smart_visit(struct round *round, struct reactor *reactor)
+{
+	struct smart_round *smart = container_of(round, struct smart_round, round);
+	const struct subsys *subsys = catalog_find(reactor->catalog, smart->nqn);
+
+	for (uint32_t nsid = 1; subsys && nsid < subsys->ns_limit; nsid++)
+		if (subsys->ns[nsid] && (smart->nsid == NVME_NSID_ALL || smart->nsid == nsid))
+			smart_add(smart, reactor_ns_find(reactor, subsys, nsid));
+	round_go_on(round);
+}
+
+/* Thousands of 512 bytes, rounded up. */
+static le128_t smart_data_units(uint64_t units)
+{
+	return le128(units / 1000 + (units % 1000 ? 1 : 0));
+}
+
+static void smart_fill(
+	const struct smart_round *smart, const struct ctrl *ctrl, struct nvme_log_smart *page)
+{
+	const struct reactor *reactor = ctrl->reactor;
+	const struct ns_count *counts = smart->counts;
+
+	*page = (struct nvme_log_smart){
+		.critical_warning = smart->read_only ? NVME_SMART_READ_ONLY : 0,
+		.temperature = le16(SMART_TEMPERATURE),
+		.available_spare = SMART_SPARE,
+		.spare_threshold = SMART_SPARE_THRESHOLD,
+		.data_units_read = smart_data_units(
+			counts[NS_COUNT_READ].units + counts[NS_COUNT_VERIFY].units),
+		.data_units_written = smart_data_units(counts[NS_COUNT_WRITE].units),
+		.host_reads = le128(counts[NS_COUNT_READ].commands),
+		.host_writes = le128(counts[NS_COUNT_WRITE].commands),
+		.power_cycles = le128(1),
+		.power_on_hours = le128(
+			(loop_now_ns(reactor->loop) - reactor->started_ns) / SMART_NS_PER_HOUR),
+		.media_errors = le128(smart->nr_media_errors),
+		.error_entries = le128(error_log_count(ctrl))};
+}
+
+/* At home again. */
+static void smart_done(struct round *round)
+{
+	struct smart_round *smart = container_of(round, struct smart_round, round);
+	struct request *request = smart->request;
+	struct nvme_log_smart page;
+
+	if (request_executed(request)) {
+		smart_fill(smart, request->conn->member.ctrl, &page);
+		log_page_answer(request, &page, sizeof(page));
+	}
+	free(smart);
+}
+
+void smart_log_run(struct request *request)
+{
+	struct reactor *reactor = request->conn->reactor;
+	struct smart_round *smart = calloc(1, sizeof(*smart));
+	uint32_t nsid = le32_get(request->cmd.nsid);
+
+	if (!smart) {
+		request_complete(request, NVME_SC_INTERNAL);
+		return;
+	}
+	smart->request = request;
+	smart->nsid = nsid ? nsid : NVME_NSID_ALL;
+	snprintf(smart->nqn, sizeof(smart->nqn), "%s", request->conn->subsys->nqn);
+	request_hand_to(request, REQUEST_EXEC);
+	round_start(&smart->round, reactor->target, reactor->loop, smart_visit, smart_done);
+}

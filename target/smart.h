@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SMART / Health Information (NVMe base 2.0 5.16.1.3): what each reactor has counted for one
+ * namespace, or all of a subsystem, added up when a host asks.
+ */
+#ifndef HAUL_TARGET_SMART_H
+#define HAUL_TARGET_SMART_H
+
+#include <stdint.h>
+
+struct request;
+
+/* The namespace asked for is one, or none is. */
+uint16_t smart_log_check(const struct request *request);
+/* Ends the command, later. */
+void smart_log_run(struct request *request);
+
+#endif
