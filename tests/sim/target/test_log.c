@@ -142,9 +142,8 @@ static void reset_clears_entries_and_keeps_the_count(void **state)
 
 	(void)state;
 	assert_int_not_equal(sim_run(host.sim, host.admin, &cmd), 0);
-	ctrl_set_cc(ctrl, 0);
-	sim_settle(host.sim);
-	ctrl_set_cc(ctrl, cc);
+	assert_int_equal(sim_set_cc(host.sim, host.admin, 0), 0);
+	assert_int_equal(sim_set_cc(host.sim, host.admin, cc), 0);
 	assert_int_equal(le64_get(read_errors(&host)[0].error_count), 0);
 	assert_int_not_equal(sim_run(host.sim, host.admin, &cmd), 0);
 	assert_int_equal(le64_get(read_errors(&host)[0].error_count), 2);
