@@ -11,23 +11,48 @@
 #include <string.h>
 #include <unistd.h>
 
+static char *config_text_join(const char *directory, const char *name)
+{
+	char *ret;
+
+	if (!directory ||
+		asprintf(&ret, "%s%s%s", directory, strcmp(directory, "/") ? "/" : "", name) < 0)
+		return NULL;
+	return ret;
+}
+
+/* A disk is known again by its path: "./a" and "a" are one. What a link names may change, so the
+ * last part stays as it is; and what does not exist is told as it was written. */
+static char *config_text_simplify(char *path)
+{
+	char *slash = path ? strrchr(path, '/') : NULL;
+	char *folder, *ret;
+
+	if (!slash || slash == path)
+		return path;
+	*slash = '\0';
+	folder = realpath(path, NULL);
+	*slash = '/';
+	if (!folder)
+		return path;
+	ret = config_text_join(folder, slash + 1);
+	free(folder);
+	free(path);
+	return ret;
+}
+
 char *config_text_resolve(const char *directory, const char *path)
 {
 	char *here = NULL;
-	char *ret = NULL;
+	char *ret;
 
 	if (path[0] == '/')
-		return strdup(path);
-	/* A disk is known again by its path: "./a" and "a" are one. */
-	while (path[0] == '.' && path[1] == '/')
-		path += 2;
+		return config_text_simplify(strdup(path));
 	if (!directory)
 		directory = here = getcwd(NULL, 0);
-	if (directory &&
-		asprintf(&ret, "%s%s%s", directory, strcmp(directory, "/") ? "/" : "", path) < 0)
-		ret = NULL;
+	ret = config_text_join(directory, path);
 	free(here);
-	return ret;
+	return config_text_simplify(ret);
 }
 
 static char *config_text_directory(const char *file)

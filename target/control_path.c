@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* Connections that wait to be accepted. */
-#define CONTROL_PATH_BACKLOG	16
+#define CONTROL_PATH_BACKLOG	64
 /* Another hauld that starts in the same folder holds it for a moment only. */
 #define CONTROL_PATH_LOCK_TRIES 100
 #define CONTROL_PATH_LOCK_MS	10

@@ -39,13 +39,14 @@ class Hauld:
     device keeps them: leftovers=True.
     """
 
-    def __init__(self, directory, *args, engine=None, env=None, leftovers=False):
+    def __init__(self, directory, *args, engine=None, env=None, leftovers=False,
+                 default_control=False):
         self.log_path = pathlib.Path(directory) / f"hauld-{id(self)}.log"
         self.objects = self.log_path.with_suffix(".objects")
         self.leftovers = leftovers
         self.control = None
         command = [str(BUILD / "target" / "hauld"), *args]
-        if "--control" not in args:
+        if "--control" not in args and not default_control:
             # Not the default's, which another hauld may have. The names of its folders can be too long.
             self.control = pathlib.Path(tempfile.gettempdir()) / f"haul-{os.getpid()}-{id(self)}.sock"
             command += ["--control", str(self.control)]

@@ -1,0 +1,744 @@
+# SPDX-License-Identifier: MIT
+"""What hauld offers is looked at and changed while hosts are connected: others never notice."""
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+
+import conftest
+import nvme
+import nvmetcp
+import pytest
+from control import Busy, Control, counters, haulctl, offered, wait_for
+
+A, B = "nqn.2026-11.io.haul:a", "nqn.2026-11.io.haul:b"
+FRIEND = "nqn.2026-11.io.haul:friend"
+HAULD = str(conftest.BUILD / "target" / "hauld")
+
+
+def subsys(nqn, *namespaces, allow=None):
+    lines = [f"  - nqn: {nqn}"]
+    if allow is not None:
+        lines.append(f"    allow: {json.dumps(allow)}")
+    if namespaces:
+        lines.append("    namespaces:")
+    for number, disk in namespaces:
+        options = disk.split()
+        lines += [f"      - {options[0].replace('=', ': ', 1)}", f"        nsid: {number}"]
+        lines += [f"        {option.replace('=', ': ', 1)}" for option in options[1:]]
+    return "\n".join(lines) + "\n"
+
+
+def config(*subsystems, listen=("tcp://127.0.0.1:0",), more=""):
+    return f"listen: {json.dumps(list(listen))}\nsubsystems:\n" + "".join(subsystems) + more
+
+
+BASE = config(subsys(A, (1, "ram=1M")), subsys(B, (1, "ram=1M"), (2, "ram=2M")))
+
+
+@pytest.fixture
+def start(start_hauld, tmp_path):
+    """start(TEXT, ...): a hauld that runs TEXT, on two threads."""
+    def go(text=BASE, *args, **kw):
+        path = tmp_path / "hauld.conf"
+        path.write_text(text)
+        hauld = start_hauld("--config", str(path), "--threads", "2", *args, **kw)
+        hauld.path = path
+        return hauld
+    return go
+
+
+def read_status(queue, nsid):
+    cqe, _ = queue.command(nvme.READ, nsid=nsid, cdw=nvme.rw_cdw(0, 1), read=512)
+    return cqe.status
+
+
+def active(admin):
+    cqe, page = admin.identify(2)
+    assert cqe.status == 0
+    ids = [int.from_bytes(page[at:at + 4], "little") for at in range(0, 4096, 4)]
+    return ids[:ids.index(0)] if 0 in ids else ids
+
+
+def blocks(admin, nsid):
+    cqe, page = admin.identify(0, nsid=nsid)
+    assert cqe.status == 0, cqe
+    return int.from_bytes(page[:8], "little")
+
+
+def can_connect(address):
+    try:
+        socket.create_connection(address, timeout=5).close()
+        return True
+    except ConnectionRefusedError:
+        return False
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+# --- status ---
+
+def test_status_shows_what_is_offered_and_who_uses_it(start):
+    hauld = start()
+    with Control(hauld.control) as control, nvmetcp.Admin(hauld.address, B, hostnqn=FRIEND) as admin, \
+            admin.io_queue(2, sqsize=15) as queue:
+        assert read_status(queue, 1) == 0
+        cids = [admin.cid() for _ in range(3)]
+        for cid in cids:
+            admin.send(admin.capsule(nvme.command(nvme.ASYNC_EVENT, cid=cid)))
+        admin.identify(1)
+        status = control.status()
+        assert [listener["uri"] for listener in status["listeners"]] == hauld.uris
+        assert [entry["nqn"] for entry in status["subsystems"]] == [A, B]
+        ns = status["subsystems"][1]["namespaces"][1]
+        assert (ns["nsid"], ns["path"], ns["size_bytes"], ns["block_bytes"], ns["read_only"], ns["state"]) == \
+            (2, "ram:2M", 2 << 20, 512, False, "ready")
+        assert len(ns["uuid"]) == 36
+        host, = status["hosts"]
+        assert host["nqn"] == FRIEND
+        ctrl, = host["controllers"]
+        assert (ctrl["cntlid"], ctrl["subsystem"], ctrl["ready"]) == (admin.cntlid, B, True)
+        first, second = ctrl["queues"]
+        assert (first["qid"], second["qid"], second["depth"]) == (0, 2, 16)
+        assert second["peer"] == "%s:%d" % queue.sock.getsockname()
+        assert second["transport"] == "tcp"
+        assert first["in_flight"] == 3 and second["in_flight"] == 0
+        assert second["commands"] == 2   # Connect and one read
+        before = second["commands"]
+        for _ in range(5):
+            read_status(queue, 1)
+        ctrl, = control.status()["hosts"][0]["controllers"]
+        assert ctrl["queues"][1]["commands"] == before + 5
+
+
+def test_counters_are_back_when_all_hosts_are_gone(start):
+    hauld = start()
+    with Control(hauld.control) as control:
+        before = counters(control.status())
+        for _ in range(2):
+            admins = [nvmetcp.Admin(hauld.address, A, hostnqn=f"{FRIEND}{n}") for n in range(4)]
+            queues = [admin.io_queue(qid) for admin in admins for qid in (1, 2)]
+            for queue in queues:   # leave with a command that has no data yet
+                queue.send(queue.capsule(nvme.command(
+                    nvme.WRITE, cid=7, nsid=1, dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, 4096),
+                    cdw=nvme.rw_cdw(0, 8))))
+            during = control.status()
+            assert sum(reactor["connections"] for reactor in during["reactors"]) == 12
+            for connection in admins + queues:
+                connection.close()
+            wait_for(lambda: counters(control.status()) == before)
+
+
+def test_haulctl_prints_the_status(start):
+    hauld = start()
+    with nvmetcp.Admin(hauld.address, A, hostnqn=FRIEND):
+        code, out, err = haulctl(hauld.control, "status")
+        assert code == 0 and not err
+        for word in (hauld.uris[0], A, B, FRIEND, "namespace 2", "2.0 MiB", "queue 0"):
+            assert word in out, word
+    code, out, err = haulctl(hauld.control, "status", "--json")
+    assert code == 0 and [s["nqn"] for s in json.loads(out)["subsystems"]] == [A, B]
+
+
+@pytest.mark.parametrize("args, code, word", [
+    ([], 2, "command"), (["destroy"], 2, "destroy"), (["apply"], 2, "file"), (["status", "x"], 2, "x"),
+    (["status", "--dry-run"], 2, "--dry-run"), (["apply", "f", "--json"], 2, "--json"),
+    (["--nonsense"], 2, "--nonsense"), (["status", "--control", "x" * 200], 2, "long"),
+    (["apply", "/no/such/file"], 1, "/no/such/file"), (["status"], 1, "no hauld")])
+def test_haulctl_says_what_is_wrong_in_one_line(tmp_path, args, code, word):
+    got, out, err = haulctl(tmp_path / "nobody", *args)
+    assert (got, out) == (code, "") and word in err and err.count("\n") == 1 and err.startswith("haulctl: ")
+
+
+# --- namespaces ---
+
+def test_namespaces_come_go_and_change_size_beside_a_host_at_work(start, tmp_path):
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(1 << 20))
+    hauld = start()
+    with Control(hauld.control) as control, Busy(hauld.address, B, nsid=2) as busy, \
+            nvmetcp.Admin(hauld.address, A, hostnqn=FRIEND) as admin, admin.io_queue() as queue:
+        def change(*namespaces):
+            changes = control.change(config(subsys(A, *namespaces),
+                                            subsys(B, (1, "ram=1M"), (2, "ram=2M"))))
+            busy.worked()
+            return changes
+        first = (1, "ram=1M")
+        for size in (1, 2, 3, 1):
+            os.truncate(disk, size << 20)
+            changes = change(first, (7, f"path={disk}"))
+            assert len(changes) == 1 and "namespace 7 of " + A in changes[0]
+            assert active(admin) == [1, 7] and blocks(admin, 7) == size << 11
+            assert read_status(queue, 7) == 0
+        assert change(first, (7, f"path={disk} readonly=true")) == \
+            [f"~ namespace 7 of {A}: writable -> read-only"]
+        cqe, _ = queue.command(nvme.WRITE, nsid=7, write=bytes(512), cdw=nvme.rw_cdw(0, 1))
+        assert cqe.status == 0x120 or cqe.status == 0x020, cqe
+        assert change(first, (7, f"path={disk}")) == [f"~ namespace 7 of {A}: read-only -> writable"]
+        # The same disk under another number, in one step.
+        assert len(change(first, (9, f"path={disk}"))) == 2
+        assert active(admin) == [1, 9] and read_status(queue, 9) == 0
+        assert read_status(queue, 7) == nvme.INVALID_NAMESPACE
+        assert change(first)[0].startswith(f"- namespace 9 of {A}")
+        assert active(admin) == [1] and read_status(queue, 9) == nvme.INVALID_NAMESPACE
+        assert read_status(queue, 1) == 0
+
+
+def test_what_stays_keeps_its_content(start):
+    hauld = start()
+    data = os.urandom(4096)
+    with Control(hauld.control) as control, nvmetcp.Admin(hauld.address, A) as admin, \
+            admin.io_queue() as queue:
+        assert queue.command(nvme.WRITE, nsid=1, write=data, cdw=nvme.rw_cdw(0, 8))[0].status == 0
+        uuid = control.status()["subsystems"][0]["namespaces"][0]["uuid"]
+        control.change(config(subsys(A, (1, "ram=1M"), (2, "ram=1M")), subsys(B)))
+        control.change(config(subsys(A, (1, "ram=1M"))))
+        assert queue.command(nvme.READ, nsid=1, read=4096, cdw=nvme.rw_cdw(0, 8))[1] == data
+        assert control.status()["subsystems"][0]["namespaces"][0]["uuid"] == uuid
+
+
+@pytest.mark.parametrize("size", [3, 1])
+def test_other_size_of_a_file_is_noticed_by_itself(start, tmp_path, size):
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(2 << 20))
+    hauld = start(config(subsys(A, (1, f"path={disk}")), subsys(B, (1, "ram=1M"))))
+    with Busy(hauld.address, B), nvmetcp.Admin(hauld.address, A) as admin, admin.io_queue() as queue:
+        os.truncate(disk, size << 20)
+        wait_for(lambda: blocks(admin, 1) == size << 11)
+        last = queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw((size << 11) - 1, 1), read=512)[0]
+        beyond = queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(size << 11, 1), read=512)[0]
+        assert (last.status, beyond.status) == (0, nvme.LBA_OUT_OF_RANGE)
+    assert f"~ namespace 1 of {A}: 2 MiB -> {size} MiB" in hauld.log_path.read_text()
+
+
+def test_file_that_is_emptied_is_lost_and_may_come_back(start, tmp_path):
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(1 << 20))
+    hauld = start(config(subsys(A, (1, f"path={disk}"))))
+    with Control(hauld.control) as control:
+        def state():
+            ns, = control.status()["subsystems"][0]["namespaces"]
+            return ns["state"], ns["size_bytes"]
+        os.truncate(disk, 0)
+        wait_for(lambda: state() == ("lost", 1 << 20))
+        os.truncate(disk, 2 << 20)
+        wait_for(lambda: state() == ("ready", 2 << 20))
+
+
+def many_come_and_half_go(control, admin, queue, many, half):
+    for _ in range(2):
+        control.change(many)
+        assert active(admin) == list(range(1, 1025))
+        cqe, page = admin.identify(2, nsid=1000)
+        assert int.from_bytes(page[:4], "little") == 1001 and page[96:100] == bytes(4)
+        control.change(half)
+        assert active(admin) == list(range(1, 1025, 2))
+        assert read_status(queue, 1023) == 0
+        assert read_status(queue, 1024) == nvme.INVALID_NAMESPACE
+        cqe, page = admin.get_log(4, 4096)
+        ids = [int.from_bytes(page[at:at + 4], "little") for at in range(0, 4096, 4)]
+        assert cqe.status == 0 and (ids[0] == 0xFFFFFFFF or 1024 in ids)
+        assert admin.get_log(4, 4096)[1] == bytes(4096)
+
+
+def test_a_thousand_namespaces_come_and_half_of_them_go(start):
+    """The active list goes on by its starting id; what has changed is told once (B030)."""
+    hauld = start()
+    many = config(subsys(A, *((n, "null=1M") for n in range(1, 1025))))
+    half = config(subsys(A, *((n, "null=1M") for n in range(1, 1025, 2))))
+    with Control(hauld.control) as control:
+        before = counters(control.status())
+        with nvmetcp.Admin(hauld.address, A) as admin, admin.io_queue() as queue:
+            many_come_and_half_go(control, admin, queue, many, half)
+        control.change(BASE)
+        wait_for(lambda: counters(control.status()) == before)
+
+
+# --- listeners, subsystems, hosts ---
+
+def test_a_listener_may_come_and_go_beside_another(start):
+    """B020, B175: who came in elsewhere stays; the port is open just as long as it is offered."""
+    hauld = start()
+    second = ("127.0.0.1", free_port())
+    one, two = hauld.uris[0], "tcp://%s:%d" % second
+    text = BASE.split("\n", 1)[1]
+    with Control(hauld.control) as control, Busy(hauld.address, A) as busy:
+        for _ in range(20):
+            assert control.change(f'listen: ["tcp://127.0.0.1:0", "{two}"]\n' + text) == [f"+ listener {two}"]
+            with nvmetcp.Admin(second, B, hostnqn=FRIEND) as admin, admin.io_queue() as queue:
+                assert read_status(queue, 1) == 0
+                assert control.change(BASE) == [f"- listener {two}"]
+                admin.expect_end()
+                queue.expect_end()
+            assert not can_connect(second)
+            busy.worked(1)
+        assert control.change('listen: ["tcp://127.0.0.1:0?hdgst=off"]\n' + text) == \
+            [f"~ listener {one}: hdgst on -> off"]
+        wait_for(lambda: busy.error)   # its listener was the other one
+        busy.error = None
+
+
+def test_subsystems_come_and_go_with_hosts_at_work(start):
+    """B022: hosts of the removed one are sent away each time, nothing is left."""
+    hauld = start()
+    only_a = config(subsys(A, (1, "ram=1M")))
+    with Control(hauld.control) as control, Busy(hauld.address, A) as busy:
+        before = counters(control.status())
+        for turn in range(30):
+            hosts = [nvmetcp.Admin(hauld.address, B, hostnqn=f"{FRIEND}{n}") for n in range(3)]
+            queues = [host.io_queue() for host in hosts]
+            for queue in queues:
+                for cid in range(turn % 8):
+                    queue.send(queue.capsule(nvme.command(
+                        nvme.READ, cid=cid, nsid=1, dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, 4096),
+                        cdw=nvme.rw_cdw(0, 8))))
+            assert f"- subsystem {B}" in control.change(only_a)
+            for connection in hosts + queues:
+                connection.expect_end()
+                connection.close()
+            with nvmetcp.Tcp(hauld.address) as host:
+                assert host.connect(subnqn=B).status == nvme.CONNECT_INVALID
+            assert any(line.startswith(f"+ subsystem {B}") for line in control.change(BASE))
+            busy.worked(1)
+
+        def settled():
+            now = counters(control.status())
+            return [now["places"], now["descriptors"], [r["namespaces"] for r in now["reactors"]]] == \
+                [before["places"], before["descriptors"], [r["namespaces"] for r in before["reactors"]]]
+        wait_for(settled)
+
+
+def test_a_host_that_is_struck_off_goes_and_others_stay(start):
+    """B014, B015: at once, whatever the number of times it was listed."""
+    def allowing(*hosts):
+        return config(subsys(A, (1, "ram=1M"), allow=list(hosts)))
+    busy_nqn = "nqn.2026-11.io.haul:busy"
+    hauld = start(allowing(busy_nqn))
+    with Control(hauld.control) as control, Busy(hauld.address, A, hostnqn=busy_nqn) as busy:
+        with nvmetcp.Tcp(hauld.address) as host:
+            assert host.connect(subnqn=A, hostnqn=FRIEND).status == nvme.CONNECT_INVALID_HOST
+        assert control.change(allowing(busy_nqn, FRIEND, FRIEND)) == [f"+ host {FRIEND} of {A}"]
+        with nvmetcp.Admin(hauld.address, A, hostnqn=FRIEND) as admin, admin.io_queue() as queue:
+            assert read_status(queue, 1) == 0
+            assert control.change(allowing(busy_nqn)) == [f"- host {FRIEND} of {A}"]
+            admin.expect_end()
+            queue.expect_end()
+        with nvmetcp.Tcp(hauld.address) as host:
+            assert host.connect(subnqn=A, hostnqn=FRIEND).status == nvme.CONNECT_INVALID_HOST
+        busy.worked()
+
+
+def test_controllers_that_end_as_soon_as_they_are_made_leave_nothing(start):
+    """B031: with and without the listener going meanwhile."""
+    hauld = start()
+    second = ("127.0.0.1", free_port())
+    both = f'listen: ["tcp://127.0.0.1:0", "tcp://127.0.0.1:{second[1]}"]\n' + BASE.split("\n", 1)[1]
+    with Control(hauld.control) as control:
+        before = counters(control.status())
+        for turn in range(40):
+            control.change(both)
+            host = nvmetcp.Tcp(second)
+            data = nvme.connect_data(subnqn=A, hostnqn=FRIEND)
+            host.send(host.capsule(nvme.connect_command(
+                dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, len(data))), data))
+            if turn % 2:
+                control.change(BASE)
+            host.close()
+            control.change(BASE)
+        wait_for(lambda: counters(control.status()) == before)
+
+
+# --- mistakes ---
+
+MISTAKES = [
+    (config(subsys("a name")), 3, "subsystems.0.nqn"),
+    (config(subsys(A), subsys(A)), 4, "subsystems.1.nqn"),
+    (config(subsys(A, (1, "ram=1M"), (1, "ram=1M"))), 8, "nsid"),
+    (config(subsys(A, (1, "path=/no/such/disk"))), 5, "/no/such/disk"),
+    (config(subsys(A, (1, "path=/dev/null"))), 5, "/dev/null"),
+    (config(subsys(A, (1, "ram=1M uuid=1-2"))), 7, "uuid"),
+    (config(subsys(A, (1, "ram=1M colour=red"))), 7, "colour"),
+    (config(subsys(A) + "    serial: 123456789012345678901\n"), 4, "serial"),
+    (config(subsys(A), listen=["tcp://127.0.0.1:0", "udp://127.0.0.1:1"]), 1, "listen.1"),
+    (config(subsys(A), listen=["tcp://127.0.0.1:0", "tcp://192.0.2.77:0"]), 1, "listen.1"),
+    (config(subsys(A), listen=[]), 1, "listen"),
+    ("", 1, "empty"), ("listen: [\n", 2, "YAML"), ("listen: [a]\n\x00", 1, None),
+    (BASE[:len(BASE) // 2], 3, None),
+]
+
+
+@pytest.mark.parametrize("text, line, word", MISTAKES)
+def test_a_mistake_changes_nothing_and_names_its_line(start, text, line, word):
+    """B170: then the right call works."""
+    hauld = start()
+    with Control(hauld.control) as control, Busy(hauld.address, A) as busy:
+        before = control.status()
+        for dry_run in (True, False):
+            if line is None and dry_run:
+                continue
+            answer = control.apply(text, dry_run=dry_run)
+            if dry_run and word == "listen.1" and "192.0.2.77" in text:
+                assert "changes" in answer   # addresses are not tried
+                continue
+            assert list(answer) == ["error", "version"], answer
+            if word:
+                assert answer["error"].startswith(f"a.conf:{line}: ") and word in answer["error"]
+        after = control.status()
+        assert offered(after) == offered(before)
+        assert after["target"]["generation"] == before["target"]["generation"]
+        assert after["target"]["namespace_places"] == before["target"]["namespace_places"]
+        assert len(control.change(BASE + "  - nqn: nqn.2026-11.io.haul:c\n")) == 2
+        busy.worked()
+
+
+def test_a_busy_port_changes_nothing(start):
+    hauld = start()
+    with Control(hauld.control) as control, Busy(hauld.address, A) as busy, socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        uri = "tcp://127.0.0.1:%d" % other.getsockname()[1]
+        before = control.status()
+        answer = control.apply(config(subsys(B, (5, "ram=1M")), listen=["tcp://127.0.0.1:0", uri]))
+        assert answer["error"].startswith("a.conf:1: listen.1: ") and uri[6:] in answer["error"]
+        assert offered(control.status()) == offered(before)
+        busy.worked()
+
+
+def test_a_disk_that_is_open_otherwise_must_be_removed_first(start, tmp_path):
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(1 << 20))
+    base = config(subsys(A, (1, f"path={disk} readonly=true")))
+    hauld = start(base)
+    with Control(hauld.control) as control:
+        answer = control.apply(config(subsys(A, (1, f"path={disk}"))))
+        assert "remove the namespace first" in answer["error"]
+        answer = control.apply(config(subsys(A, (1, f"path={disk}"), (2, f"path={tmp_path}/./disk"))))
+        assert "error" in answer
+        assert control.change(base) == []
+        control.change(config(subsys(A)))
+        control.change(config(subsys(A, (1, f"path={disk}"))))
+
+
+def test_a_dry_run_changes_nothing(start, tmp_path):
+    (tmp_path / "disk").write_bytes(bytes(1 << 20))
+    hauld = start()
+    other = config(subsys(A, (1, "ram=2M"), (3, f"path={tmp_path}/disk")), listen=["tcp://127.0.0.2:0"])
+    with Control(hauld.control) as control, Busy(hauld.address, A) as busy:
+        before = control.status()
+        lines = control.change(other, dry_run=True)
+        assert {line.split(" ", 2)[1] for line in lines} == {"listener", "namespace", "subsystem"}
+        after = control.status()
+        assert offered(after) == offered(before)
+        assert after["target"]["descriptors"] == before["target"]["descriptors"]
+        assert after["target"]["generation"] == before["target"]["generation"]
+        busy.worked()
+    with Control(hauld.control) as control:
+        assert [line for line in control.change(other) if "tcp" not in line and "uuid" not in line] == \
+            [line for line in lines if "tcp" not in line and "uuid" not in line]
+
+
+def test_settings_wait_for_the_next_start(start):
+    hauld = start()
+    with Control(hauld.control) as control:
+        answer = control.apply(BASE + "threads: 5\nengine: epoll\nmemory: 64M\nspin_us: 3\ncontrol: none\n")
+        assert answer["changes"] == []
+        assert [note.split()[0] for note in answer["notes"]] == \
+            ["threads", "engine", "memory", "spin_us", "control"]
+        answer = control.apply(BASE + "threads: 2\nspin_us: 20\n")
+        assert answer["notes"] == []
+
+
+# --- many changes ---
+
+def test_hundreds_of_applies_leave_the_counters_where_they_were(start, tmp_path):
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(1 << 20))
+    hauld = start()
+    other = config(subsys(A, (1, "ram=1M"), (2, f"path={disk}"), (3, "null=1M")),
+                   subsys(B, (1, "ram=1M"), allow=[FRIEND]), listen=["tcp://127.0.0.1:0", "tcp://127.0.0.1:0"])
+    bad = config(subsys(A, (1, "ram=1M"), (2, f"path={disk}"), (3, "path=/no/such/disk")))
+    with Control(hauld.control) as control:
+        with Busy(hauld.address, A):
+            control.change(other)
+            control.change(BASE)
+        wait_for(lambda: not control.status()["hosts"])
+        before = counters(control.status())
+        rss = control.status()["target"]["resident_bytes"]
+        with Busy(hauld.address, A) as busy:
+            for _ in range(150):
+                assert control.change(other)
+                assert "error" in control.apply(bad)
+                assert control.change(BASE)
+            busy.worked()
+        wait_for(lambda: counters(control.status()) == before)
+        assert control.status()["target"]["resident_bytes"] < rss + (8 << 20)
+
+
+def test_clients_that_change_the_same_thing_are_served_in_turn(start):
+    """B027: every call returns, and the end is that of the last."""
+    hauld = start()
+    texts = [config(subsys(A, (1, "ram=1M"), (2, "ram=1M"))), BASE,
+             config(subsys(A, (1, "ram=1M")), listen=["tcp://127.0.0.1:0", "tcp://127.0.0.1:0"])]
+    answers = []
+
+    def client(mine):
+        with Control(hauld.control) as control:
+            for turn in range(60):
+                answers.append(control.apply(texts[(turn + mine) % 3], dry_run=turn % 5 == 4))
+    with Busy(hauld.address, A):
+        threads = [threading.Thread(target=client, args=(mine,)) for mine in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert len(answers) == 180 and all("changes" in answer for answer in answers)
+        with Control(hauld.control) as control:
+            control.change(BASE)
+            assert control.change(BASE) == []
+            assert len(control.status()["listeners"]) == 1
+
+
+# --- hostile clients ---
+
+MALFORMED = [b"\n", b"{}\n", b"[]\n", b"null\n", b"17\n", b"\"status\"\n", b"{\"version\":1}\n",
+             b"{\"version\":2,\"request\":\"status\"}\n", b"{\"version\":\"1\",\"request\":\"status\"}\n",
+             b"{\"version\":1,\"request\":7}\n", b"{\"version\":1,\"request\":\"explode\"}\n",
+             b"{\"version\":1,\"request\":\"apply\"}\n",
+             b"{\"version\":1,\"request\":\"apply\",\"file\":\"a\",\"directory\":\"/\",\"text\":{}}\n",
+             b"{\"version\":1,\"request\":\"apply\",\"file\":\"a\",\"directory\":\"b\",\"text\":\"\"}\n",
+             b"{\"version\":1,\"request\":\"apply\",\"file\":\"a\\u0000\",\"directory\":\"/\",\"text\":\"\"}\n",
+             b"{\"version\":1,\"request\":\"apply\",\"file\":\"a\",\"directory\":\"/\",\"text\":\"\",\"dry_run\":1}\n",
+             b"{\"version\":1,\"request\":\"status\"\n", b"{\"version\":1,\"request\":\"status\"}}\n",
+             b"{\"version\":1,\"request\":\"status\"} x\n", b"\xff\xfe\x00\n", b"[" * 100000 + b"\n",
+             b"{\"a\":" * 1000 + b"1" + b"}" * 1000 + b"\n",
+             b"{\"version\":1,\"request\":\"" + b"s" * 1000000 + b"\"}\n", b"GET / HTTP/1.1\r\n\r\n"]
+
+
+@pytest.mark.parametrize("number", range(len(MALFORMED)))
+def test_malformed_requests_are_answered_once_and_harm_nobody(start, number):
+    """B171."""
+    hauld = start()
+    raw = MALFORMED[number]
+    with Control(hauld.control) as control:
+        before = control.status()
+        for _ in range(3):
+            control.send(raw)
+            for _ in range(raw.count(b"\n")):
+                assert list(control.answer()) == ["error", "version"]
+        after = control.status()
+        assert offered(after) == offered(before)
+        assert after["target"]["generation"] == before["target"]["generation"]
+
+
+def test_a_line_without_end_is_cut_off(start):
+    hauld = start()
+    with Control(hauld.control) as control, Control(hauld.control) as other:
+        try:
+            for _ in range(200):
+                control.send(b"x" * 65536)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        answer = control.answer()
+        assert answer is None or "too long" in answer["error"]
+        assert control.answer() is None
+        other.status()
+
+
+def test_clients_that_do_not_go_on_are_bounded_in_number_and_time(start):
+    hauld = start()
+    halves = [Control(hauld.control) for _ in range(32)]
+    for number, half in enumerate(halves):
+        half.send(b"{\"version\":1,"[:number % 14])
+    wait_for(lambda: Control(hauld.control).answer() is None, seconds=5)
+    with Busy(hauld.address, A) as busy:
+        busy.worked()
+        halves.pop().close()
+
+        def room():
+            with Control(hauld.control) as control:
+                try:
+                    return control.ask("status")
+                except (BrokenPipeError, ConnectionResetError):
+                    return None
+        wait_for(room)
+        started = time.monotonic()
+        assert halves[0].answer() is None
+        assert time.monotonic() - started < 15
+    for half in halves:
+        half.close()
+
+
+def test_a_client_may_leave_before_its_answer(start):
+    hauld = start()
+    request = {"version": 1, "request": "apply", "file": "f", "directory": "/", "text": BASE}
+    other = config(subsys(A, (1, "ram=1M")))
+    with Busy(hauld.address, A), Control(hauld.control) as control:
+        for turn in range(50):
+            with Control(hauld.control) as client:
+                try:
+                    client.send(json.dumps({**request, "text": (BASE, other)[turn % 2]}).encode() + b"\n"
+                                + b"{\"version\":1,\"request\":\"status\"}\n" * (turn % 4))
+                except BrokenPipeError:
+                    pass   # those before it are not done yet: there are too many
+        wait_for(lambda: control.change(BASE) == [])
+
+
+def test_an_answer_that_nobody_takes_delays_nobody(start):
+    many = config(subsys(A, (1, "ram=1M"), *((n, "null=1M") for n in range(2, 1025))))
+    hauld = start(many)
+    with Control(hauld.control) as lazy, Control(hauld.control) as control, Busy(hauld.address, A) as busy:
+        lazy.send(b"{\"version\":1,\"request\":\"status\"}\n" * 100)
+        for _ in range(5):
+            assert len(control.status()["subsystems"][0]["namespaces"]) == 1024
+        busy.worked()
+
+
+def test_requests_may_come_in_pieces_or_together(start):
+    hauld = start()
+    line = b"{\"version\":1,\"request\":\"status\"}\n"
+    with Control(hauld.control) as control:
+        for at in range(len(line)):
+            control.send(line[at:at + 1])
+        assert "status" in control.answer()
+        control.send(line * 5 + line[:7])
+        for _ in range(5):
+            assert "status" in control.answer()
+        control.send(line[7:])
+        assert "status" in control.answer()
+
+
+# --- the socket ---
+
+def test_the_socket_is_for_this_user_only_and_goes_with_hauld(start):
+    hauld = start()
+    assert stat.S_IMODE(os.stat(hauld.control).st_mode) == 0o600
+    assert hauld.stop() == 0
+    assert not hauld.control.exists()
+
+
+def test_the_socket_of_a_killed_hauld_is_replaced(start_hauld, tmp_path):
+    path = tmp_path / "sock"
+    args = ("--listen", "tcp://127.0.0.1:0", "--export", "null:1M", "--control", str(path))
+    for _ in range(3):
+        hauld = start_hauld(*args)
+        hauld.process.kill()
+        hauld.process.wait()
+        assert path.exists()
+        hauld.stop = lambda: 0
+    hauld = start_hauld(*args)
+    assert haulctl(path, "status")[0] == 0
+    done = subprocess.run([HAULD, *args], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1 and "runs" in done.stderr and str(path) in done.stderr
+    assert haulctl(path, "status")[0] == 0
+
+
+@pytest.mark.parametrize("make, word", [
+    (lambda path: path.write_text("mine"), "something else"), (lambda path: path.mkdir(), "something else"),
+    (lambda path: os.symlink("/nowhere", path), "something else")])
+def test_what_is_no_socket_is_left_alone(tmp_path, make, word):
+    path = tmp_path / "sock"
+    make(path)
+    done = subprocess.run([HAULD, "--listen", "tcp://127.0.0.1:0", "--export", "null:1M", "--control", str(path)],
+                          capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1 and word in done.stderr and os.path.lexists(path)
+
+
+def test_without_a_place_for_the_default_socket_there_is_a_warning(start_hauld, tmp_path, monkeypatch):
+    args = ("--listen", "tcp://127.0.0.1:0", "--export", "null:1M")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "absent"))
+    hauld = start_hauld(*args, default_control=True)
+    assert hauld.log_path.read_text().count("control socket") == 1
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    first = start_hauld(*args, default_control=True)
+    assert haulctl(tmp_path / "hauld.sock", "status")[0] == 0
+    second = start_hauld(*args, default_control=True)
+    assert "control socket" not in first.log_path.read_text()
+    assert "that of a hauld that runs" in second.log_path.read_text()
+    third = start_hauld(*args, "--control", "none")
+    assert "control socket" not in third.log_path.read_text()
+
+
+def test_it_stops_with_clients_and_changes_under_way(start):
+    """B174."""
+    for turn in range(6):
+        hauld = start()
+        clients = [Control(hauld.control) for _ in range(4)]
+        for number, client in enumerate(clients):
+            client.send(json.dumps({"version": 1, "request": "apply", "file": "f", "directory": "/",
+                                    "text": config(subsys(A, (number + 1, "ram=1M")))}).encode()
+                        + b"\n" * (number % 2) + b"{\"version\":1,\"request\":\"status\"}\n")
+        time.sleep(turn * 0.002)
+        hauld.process.send_signal((signal.SIGTERM, signal.SIGINT)[turn % 2])
+        assert hauld.process.wait(timeout=15) == 0, hauld.log_path.read_text()
+        assert not hauld.control.exists()
+        for client in clients:
+            client.close()
+
+
+# --- files ---
+
+def test_sighup_reads_the_file_again(start):
+    hauld = start()
+
+    def hup(word):
+        size = hauld.log_path.stat().st_size
+        hauld.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: word in hauld.log_path.read_text()[size:])
+    with Control(hauld.control) as control, Busy(hauld.address, A) as busy:
+        before = offered(control.status())
+        hauld.path.write_text(config(subsys(A, (1, "ram=1M"), (8, "ram=1M"))))
+        hup("changes made")
+        assert [ns["nsid"] for ns in control.status()["subsystems"][0]["namespaces"]] == [1, 8]
+        hauld.path.write_text("listen: [")
+        hup(f"nothing has changed: {hauld.path}:")
+        hauld.path.unlink()
+        hup("nothing has changed")
+        assert len(control.status()["subsystems"][0]["namespaces"]) == 2
+        busy.worked()
+        hauld.path.write_text(BASE)
+        hup("changes made")
+        now = offered(control.status())
+        assert now["listeners"] == before["listeners"]
+        assert now["subsystems"][0] == before["subsystems"][0]
+
+
+def test_relative_paths_start_where_the_file_is(start, tmp_path):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    (folder / "disk").write_bytes(bytes(1 << 20))
+    hauld = start()
+    text = config(subsys(A, (1, "ram=1M"), (2, "path=disk")))
+    (folder / "c.conf").write_text(text)
+    for args, kw in (((str(folder / "c.conf"),), {}), (("images/c.conf",), {"cwd": tmp_path}),
+                     (("c.conf",), {"cwd": folder}), (("-",), {"cwd": folder, "input": text})):
+        code, out, err = haulctl(hauld.control, "apply", *args, **kw)
+        assert (code, err) == (0, "") and (f"{folder}/disk" in out or out == "nothing changes\n")
+    assert haulctl(hauld.control, "apply", "-", cwd=tmp_path, input=text)[0] == 1
+    code, out, _ = haulctl(hauld.control, "apply", "-", "--dry-run", input=BASE)
+    assert code == 0 and out.startswith(f"- namespace 2 of {A}: {folder}/disk\n")
+
+
+def test_what_was_exported_on_the_command_line_can_be_changed_too(start_hauld, tmp_path):
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(1 << 20))
+    hauld = start_hauld("--listen", "tcp://127.0.0.1:0", "--export", f"{os.path.relpath(disk)},nqn={A},nsid=4",
+                        "ram:1M")
+    with Control(hauld.control) as control:
+        status = control.status()
+        own = status["subsystems"][1]["nqn"]
+        assert status["subsystems"][0]["namespaces"][0]["path"] == str(disk)
+        with Busy(hauld.address, A, nsid=4), Busy(hauld.address, own):
+            same = config(subsys(A, (4, f"path={disk}")), subsys(own, (1, "ram=1M")))
+            same = same.replace(f"nqn: {own}", f"nqn: {own}\n    serial: {status['subsystems'][1]['serial']}")
+            assert control.change(same) == []
+            assert len(control.change(same + subsys(B, (1, "ram=1M")))) == 3
+    with Control(hauld.control) as control:
+        assert len(control.change(config(subsys(A, (4, f"path={disk}"))))) > 0
