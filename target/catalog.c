@@ -63,6 +63,7 @@ void catalog_free(struct catalog *catalog)
 		subsys_free(container_of(catalog->subsystems.next, struct subsys, node));
 	for (uint32_t i = 0; i < catalog->nr_ports; i++)
 		port_put(catalog->port[i]);
+	free(catalog->referrals);
 	if (!--catalog->places->nr_refs)
 		free(catalog->places);
 	free(catalog);
@@ -101,6 +102,18 @@ static int catalog_clone_subsys(struct catalog *catalog, const struct subsys *fr
 	return error;
 }
 
+static int catalog_put_referral(struct catalog *catalog, const struct referral *referral)
+{
+	struct referral *referrals =
+		reallocarray(catalog->referrals, catalog->nr_referrals + 1, sizeof(*referrals));
+
+	if (!referrals)
+		return -ENOMEM;
+	catalog->referrals = referrals;
+	referrals[catalog->nr_referrals++] = *referral;
+	return 0;
+}
+
 struct catalog *catalog_clone(const struct catalog *from)
 {
 	struct catalog *catalog = catalog_create(from);
@@ -110,6 +123,12 @@ struct catalog *catalog_clone(const struct catalog *from)
 		return NULL;
 	list_for_each_entry (subsys, &from->subsystems, node) {
 		if (catalog_clone_subsys(catalog, subsys)) {
+			catalog_free(catalog);
+			return NULL;
+		}
+	}
+	for (uint32_t i = 0; i < from->nr_referrals; i++) {
+		if (catalog_put_referral(catalog, &from->referrals[i])) {
 			catalog_free(catalog);
 			return NULL;
 		}
@@ -182,6 +201,33 @@ int catalog_add_port(struct catalog *catalog, const struct nvme_uri *uri, bool r
 	}
 	catalog->port[catalog->nr_ports++] = port;
 	return 0;
+}
+
+/* --- referrals ------------------------------------------------------------------------------- */
+
+int catalog_add_referral(
+	struct catalog *catalog, const struct nvme_uri *uri, char *why, size_t why_size)
+{
+	struct referral referral;
+	int error = referral_parse(uri, &referral, why, why_size);
+
+	for (uint32_t i = 0; !error && i < catalog->nr_referrals; i++) {
+		if (!referral_is_same(&catalog->referrals[i], &referral))
+			continue;
+		snprintf(why, why_size, "it is there twice: give each referral once");
+		error = -EINVAL;
+	}
+	if (!error && catalog->nr_referrals >= CATALOG_MAX_REFERRALS) {
+		snprintf(why, why_size, "one referral too many: %u are possible",
+			CATALOG_MAX_REFERRALS);
+		error = -EINVAL;
+	}
+	if (error)
+		return error;
+	error = catalog_put_referral(catalog, &referral);
+	if (error)
+		snprintf(why, why_size, "out of memory");
+	return error;
 }
 
 /* --- subsystems ------------------------------------------------------------------------------ */

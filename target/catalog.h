@@ -14,12 +14,14 @@
 
 #include "proto/base/list.h"
 #include "proto/nvme/uri.h"
+#include "target/referral.h"
 #include "target/subsys.h"
 
 struct port;
 struct catalog_places;
 
 #define CATALOG_MAX_PORTS      64u
+#define CATALOG_MAX_REFERRALS  64u
 /* They are searched one by one. */
 #define CATALOG_MAX_SUBSYSTEMS 1024u
 /* Namespaces of all subsystems; each has a place in every reactor's table. */
@@ -34,6 +36,8 @@ struct catalog {
 	uint32_t nr_namespaces;
 	uint32_t nr_ports;
 	struct port *port[CATALOG_MAX_PORTS]; /* one reference each */
+	uint32_t nr_referrals;
+	struct referral *referrals;
 };
 
 /* An empty one after PREVIOUS; NULL: no memory. */
@@ -49,6 +53,10 @@ uint32_t catalog_nr_places(const struct catalog *catalog);
 int catalog_add_port(struct catalog *catalog, const struct nvme_uri *uri, bool resolve, char *why,
 	size_t why_size) must_check;
 bool catalog_has_port(const struct catalog *catalog, const struct port *port);
+
+/* Another discovery service, for an URI that has been parsed. */
+int catalog_add_referral(
+	struct catalog *catalog, const struct nvme_uri *uri, char *why, size_t why_size) must_check;
 
 /* -EEXIST: there is one of that name. NQN has been checked. */
 int catalog_add_subsys(struct catalog *catalog, const char *nqn, struct subsys **ret) must_check;

@@ -44,6 +44,8 @@ struct config_subsys {
 struct config_file {
 	char **listen;
 	unsigned listen_count;
+	char **referrals;
+	unsigned referrals_count;
 	struct config_subsys *subsystems;
 	unsigned subsystems_count;
 	uint32_t threads;
@@ -92,6 +94,8 @@ static const cyaml_schema_value_t config_subsys_value = {
 static const cyaml_schema_field_t config_fields[] = {
 	CYAML_FIELD_SEQUENCE("listen", CYAML_FLAG_POINTER, struct config_file, listen, &config_text,
 		1, CATALOG_MAX_PORTS),
+	CYAML_FIELD_SEQUENCE("referrals", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_file, referrals, &config_text, 0, CATALOG_MAX_REFERRALS),
 	CYAML_FIELD_SEQUENCE("subsystems", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
 		struct config_file, subsystems, &config_subsys_value, 0, CATALOG_MAX_SUBSYSTEMS),
 	CYAML_FIELD_UINT("threads", CYAML_FLAG_OPTIONAL, struct config_file, threads),
@@ -211,6 +215,26 @@ static int config_listen(struct config_source *source, const struct config_file 
 		ret_report->port_line[i] = config_source_line(source, path);
 		if (error)
 			return config_source_wrong(source, path, "%s: %s", config->listen[i], why);
+	}
+	return 0;
+}
+
+static int config_referrals(
+	struct config_source *source, const struct config_file *config, struct catalog *catalog)
+{
+	char why[CONFIG_WHY_BYTES];
+	char path[CONFIG_PATH_BYTES];
+
+	for (unsigned i = 0; i < config->referrals_count; i++) {
+		const char *text = config->referrals[i];
+		struct nvme_uri uri;
+		int error = nvme_uri_parse(text, 0, &uri, why, sizeof(why));
+
+		if (!error)
+			error = catalog_add_referral(catalog, &uri, why, sizeof(why));
+		snprintf(path, sizeof(path), "referrals.%u", i);
+		if (error)
+			return config_source_wrong(source, path, "%s: %s", text, why);
 	}
 	return 0;
 }
@@ -520,6 +544,8 @@ static int config_use(const struct config_text *text, struct target_settings *se
 		error = config_settings(&source, config, settings);
 	if (!error)
 		error = config_listen(&source, config, catalog, open, ret_report);
+	if (!error)
+		error = config_referrals(&source, config, catalog);
 	if (!error)
 		error = config_count(&source, config);
 	for (unsigned i = 0; !error && i < config->subsystems_count; i++)

@@ -232,6 +232,7 @@ struct config_hint {
 
 static const struct config_hint config_hints[] = {
 	{"listen", "a list of at most 64 addresses, such as [tcp://0.0.0.0, rdma://10.0.0.1] is"},
+	{"referrals", "a list of at most 64 addresses, such as [tcp://10.0.0.2:8009] is"},
 	{"threads", "a number from 1 to 64 is"},
 	{"engine", "io_uring, epoll or auto is"},
 	{"memory", "a size such as 512M is"},
@@ -266,7 +267,8 @@ static const char *config_known_keys(const char *container)
 		return "nqn, serial, allow and namespaces";
 	if (!strcmp(container, "namespaces"))
 		return "path, ram, null, nsid, uuid, readonly and block";
-	return "listen, subsystems, threads, engine, memory, spin_us, patience_s and control";
+	return "listen, referrals, subsystems, threads, engine, memory, spin_us, patience_s and "
+	       "control";
 }
 
 /* libcyaml's line is that of what comes before an unknown key: the first such key from there on. */

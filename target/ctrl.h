@@ -35,8 +35,6 @@ struct subsys;
  * (FENCE_DEADLINE_NS), a reset for those of its queues. */
 #define CTRL_CAP_TO		20
 #define CTRL_VERSION		NVME_VERSION(2, 0, 0)
-/* Submission queue entries of an admin queue that discovery announces (ASQSZ). */
-#define CTRL_ADMIN_DEPTH	32
 /* How long Connect waits for an older queue of the same id to go (B002): one that has begun to
  * close has until the host's patience ends, one that lives only as long as its end may be under
  * way. */

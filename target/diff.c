@@ -112,6 +112,27 @@ static void diff_ports(struct diff *diff, const struct catalog *before, const st
 	}
 }
 
+/* --- referrals ------------------------------------------------------------------------------- */
+
+/* Tells of those of ONE that OTHER has not. */
+static void diff_referrals(
+	struct diff *diff, char sign, const struct catalog *one, const struct catalog *other)
+{
+	char text[REFERRAL_TEXT];
+
+	for (uint32_t i = 0; i < one->nr_referrals; i++) {
+		uint32_t k = 0;
+
+		while (k < other->nr_referrals &&
+			!referral_is_same(&one->referrals[i], &other->referrals[k]))
+			k++;
+		if (k < other->nr_referrals)
+			continue;
+		referral_describe(&one->referrals[i], text);
+		diff_tell(diff, "%c referral %s", sign, text);
+	}
+}
+
 /* --- hosts ----------------------------------------------------------------------------------- */
 
 static bool diff_is_listed(const struct subsys *subsys, const char *hostnqn)
@@ -239,6 +260,8 @@ void diff_catalogs(struct diff *diff, const struct catalog *before, const struct
 	const struct subsys *subsys;
 
 	diff_ports(diff, before, after);
+	diff_referrals(diff, '-', before, after);
+	diff_referrals(diff, '+', after, before);
 	list_for_each_entry (subsys, &before->subsystems, node)
 		diff_subsys(diff, subsys, catalog_find(after, subsys->nqn));
 	list_for_each_entry (subsys, &after->subsystems, node)

@@ -17,6 +17,9 @@
 #include "target/reactor.h"
 #include "target/subsys.h"
 
+/* What any controller can do (NVMe base 2.0 5.16.1.23, ASQSZ). */
+#define DISCOVERY_MIN_ASQSZ 32
+
 /* Where the host can reach PORT: for a wildcard, the address it came to. False: it cannot. */
 static bool discovery_address(
 	const struct conn *conn, const struct port *port, struct sockaddr_storage *ret)
@@ -36,46 +39,62 @@ static bool discovery_address(
 }
 
 static void discovery_set_address(
-	const struct conn *conn, const struct port *port, struct nvme_disc_entry *entry)
+	const struct sockaddr_storage *address, uint16_t port, struct nvme_disc_entry *entry)
 {
-	struct sockaddr_storage address;
 	char host[ADDRESS_HOST_TEXT];
 	char service[8];
 
-	discovery_address(conn, port, &address);
-	address_host(&address, host);
+	address_host(address, host);
 	/* A scope means something on this machine only. */
 	host[strcspn(host, "%")] = '\0';
-	snprintf(service, sizeof(service), "%u", address_port(&port->address));
-	entry->adrfam = address.ss_family == AF_INET6 ? NVME_ADRFAM_IPV6 : NVME_ADRFAM_IPV4;
+	snprintf(service, sizeof(service), "%u", port);
+	entry->adrfam = address->ss_family == AF_INET6 ? NVME_ADRFAM_IPV6 : NVME_ADRFAM_IPV4;
 	memset(entry->traddr, ' ', sizeof(entry->traddr));
 	memset(entry->trsvcid, ' ', sizeof(entry->trsvcid));
 	memcpy(entry->traddr, host, strlen(host));
 	memcpy(entry->trsvcid, service, strlen(service));
 }
 
-static void discovery_make_entry(const struct conn *conn, const struct port *port,
-	const struct subsys *subsys, struct nvme_disc_entry *entry)
+/* What all entries have. TREQ 0: whether TLS is needed is not said. */
+static void discovery_begin_entry(struct nvme_disc_entry *entry, uint8_t trtype, const char *nqn)
 {
 	memset(entry, 0, sizeof(*entry));
-	entry->trtype = port->ops->trtype;
-	entry->subtype = subsys->discovery ? NVME_SUBTYPE_CURRENT_DISCOVERY : NVME_SUBTYPE_NVM;
-	/* "Not required" would say that the port can do TLS; nvme-cli then insists on a key. */
-	entry->treq = NVME_TREQ_SECURE_UNSPECIFIED | NVME_TREQ_NO_SQFLOW;
-	entry->portid = le16(port->portid);
+	entry->trtype = trtype;
 	entry->cntlid = le16(NVME_CNTLID_DYNAMIC);
-	entry->asqsz = le16(CTRL_ADMIN_DEPTH);
-	entry->eflags =
-		le16(subsys->discovery ? NVME_DISC_EFLAGS_EPCSD | NVME_DISC_EFLAGS_DUPRETINFO : 0);
-	memcpy(entry->subnqn, subsys->nqn, strlen(subsys->nqn));
-	discovery_set_address(conn, port, entry);
-	if (port->ops->trtype == NVME_TRTYPE_RDMA) {
+	memcpy(entry->subnqn, nqn, strlen(nqn));
+	if (trtype == NVME_TRTYPE_RDMA) {
 		entry->tsas.rdma.qptype = NVME_RDMA_QPTYPE_CONNECTED;
 		entry->tsas.rdma.prtype = NVME_RDMA_PRTYPE_NONE;
 		entry->tsas.rdma.cms = NVME_RDMA_CMS_RDMA_CM;
 	} else {
 		entry->tsas.tcp.sectype = NVME_TCP_SECTYPE_NONE;
 	}
+}
+
+/* Of the other service no more is known than where it is. */
+static void discovery_make_referral(const struct referral *referral, struct nvme_disc_entry *entry)
+{
+	discovery_begin_entry(entry, (uint8_t)referral->trtype, referral->nqn);
+	entry->subtype = NVME_SUBTYPE_REFERRAL;
+	entry->asqsz = le16(DISCOVERY_MIN_ASQSZ);
+	discovery_set_address(&referral->address, address_port(&referral->address), entry);
+}
+
+static void discovery_make_entry(const struct conn *conn, const struct port *port,
+	const struct subsys *subsys, struct nvme_disc_entry *entry)
+{
+	struct sockaddr_storage address;
+
+	discovery_begin_entry(entry, port->ops->trtype, subsys->nqn);
+	entry->subtype = subsys->discovery ? NVME_SUBTYPE_CURRENT_DISCOVERY : NVME_SUBTYPE_NVM;
+	/* "Not required" would say that the port can do TLS; nvme-cli then insists on a key. */
+	entry->treq = NVME_TREQ_SECURE_UNSPECIFIED | NVME_TREQ_NO_SQFLOW;
+	entry->asqsz = le16((uint16_t)min_of(port->ops->max_depth, (uint32_t)UINT16_MAX));
+	entry->portid = le16(port->portid);
+	entry->eflags =
+		le16(subsys->discovery ? NVME_DISC_EFLAGS_EPCSD | NVME_DISC_EFLAGS_DUPRETINFO : 0);
+	discovery_address(conn, port, &address);
+	discovery_set_address(&address, address_port(&port->address), entry);
 }
 
 /* --- walking --------------------------------------------------------------------------------- */
@@ -137,6 +156,19 @@ static void discovery_walk_self(struct discovery_walk *walk)
 			discovery_visit(walk, walk->catalog->port[i], &subsys_discovery);
 }
 
+static void discovery_walk_referrals(struct discovery_walk *walk)
+{
+	if (walk->lsp & NVME_DISC_LSP_PLEO)
+		return;
+	for (uint32_t i = 0; i < walk->catalog->nr_referrals; i++) {
+		if (walk->take) {
+			discovery_make_referral(&walk->catalog->referrals[i], &walk->entry.entry);
+			walk->take(walk);
+		}
+		walk->nr++;
+	}
+}
+
 static void discovery_walk(struct discovery_walk *walk)
 {
 	const struct subsys *subsys;
@@ -146,6 +178,7 @@ static void discovery_walk(struct discovery_walk *walk)
 	list_for_each_entry (subsys, &walk->catalog->subsystems, node)
 		if (subsys_host_allowed(subsys, walk->hostnqn))
 			discovery_walk_subsys(walk, subsys);
+	discovery_walk_referrals(walk);
 }
 
 /* --- Get Log Page ---------------------------------------------------------------------------- */
