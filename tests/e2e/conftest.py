@@ -202,20 +202,23 @@ def fio_engine():
 
 @pytest.fixture
 def fio(tmp_path):
-    """Runs fio in an empty directory, which must stay empty: fio(job options as key=value...)."""
+    """Runs fio in an empty directory, which must stay empty: fio(job options as key=value...). LIBRARY: the engine is
+    where libraries are looked for."""
     directory = tmp_path / "fio"
     directory.mkdir()
 
-    def run(*args, transport="tcp", timeout=120, fault="", objects=None, **options):
+    def run(*args, transport="tcp", timeout=120, fault="", objects=None, library=False, **options):
         engine = fio_engine()
         command = ["fio", "--output-format=json", "--eta=never", *(() if "jobfile" in options else (
             "--name=job", f"--ioengine={engine}"))]
         if "jobfile" in options:
             command.append(str(options.pop("jobfile")))
         command += [f"--{key}={value}" for key, value in options.items()] + list(args)
+        env = environment(transport, preload=True, fault=fault, objects=objects)
+        if library:
+            env["LD_LIBRARY_PATH"] = f"{ENGINE.parent}:{env.get('LD_LIBRARY_PATH', '')}"
         done = subprocess.run(command, text=True, capture_output=True, timeout=timeout, cwd=directory,
-                              stdin=subprocess.DEVNULL, preexec_fn=die_with_parent,
-                              env=environment(transport, preload=True, fault=fault, objects=objects))
+                              stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, env=env)
         left = [name for name in os.listdir(directory) if not name.endswith(".state")]
         assert not left, f"fio left {left}"
         return Fio(done)

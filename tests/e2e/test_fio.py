@@ -125,6 +125,20 @@ rw=read
     assert len(done.json["jobs"]) == 4
 
 
+# B145: jobs end one after the other, at times of their own, while others run and begin; the engine is found by its path,
+# and by its name where libraries are installed.
+@pytest.mark.parametrize("found_by", ["path", "name"])
+def test_many_ends_of_jobs(fio, target, tmp_path, found_by):
+    engine = fio_engine() if found_by == "path" else "fio-haul.so"
+    lines = ["[global]", f"ioengine={engine}", f"uri={target.disk}", "rw=randread", "bs=4k", "iodepth=4", "time_based=1"]
+    for number in range(16):
+        lines += [f"[job{number}]", f"runtime={50 + 37 * number}ms", f"thread={number & 1}", *(
+            ["stonewall", "new_group"] if number % 6 == 5 else []), *(["ioengine=null", "size=1m"] if number % 5 == 4 else [])]
+    (tmp_path / "jobs.fio").write_text("\n".join(lines) + "\n")
+    done = fio(jobfile=tmp_path / "jobs.fio", transport=target.transport, library=found_by == "name").ok()
+    assert len(done.json["jobs"]) == 16 and all(job["read"]["total_ios"] for job in done.json["jobs"])
+
+
 def test_server_mode(target, tmp_path):
     engine, path = fio_engine(), tmp_path / "fio.sock"
     env = environment(target.transport, preload=True)
@@ -387,6 +401,19 @@ def test_a_queue_is_used_to_its_depth_and_no_further(fio, target, queue_depth, i
     assert done.total("read", "io_bytes") == 4 * MIB and "iodepth is" not in done.text
     level = str(1 << iodepth.bit_length() - 1) if iodepth < 64 else ">=64"
     assert done.json["jobs"][0]["iodepth_level"][level] > 0, done.text
+
+
+def free_huge_pages():
+    with open("/proc/meminfo", encoding="ascii") as file:
+        return int(re.search(r"HugePages_Free: +(\d+)", file.read() + "HugePages_Free: 0").group(1))
+
+
+@pytest.mark.parametrize("iomem", ["mmaphuge", "shmhuge"])
+@pytest.mark.parametrize("options", [{}, {"bs": "2052k", "iodepth": 2, "size": "8208k", "io_size": "8208k"}, {"thread": 1}])
+def test_buffers_in_huge_pages(fio, target, iomem, options):
+    if free_huge_pages() < 8:
+        pytest.skip(f"{free_huge_pages()} huge pages are free, of 8 that are needed (sysctl vm.nr_hugepages)")
+    verify(fio, target, **{"iomem": iomem, "bs": "64k", "iodepth": 4, **options})
 
 
 def test_smaller_queue_than_depth_is_said_and_works(fio, target):

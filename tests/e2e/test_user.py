@@ -81,3 +81,16 @@ def test_a_program_may_fork_after_it_has_registered_memory(hauld, tmp_path, tran
 def test_connecting_again_and_again_leaves_nothing(hauld, tmp_path, transport, engine):
     running = hauld("--export", f"ram:16M,nqn={NQN}", transport=transport)
     assert "100 rounds" in User(tmp_path, transport, "rounds", f"{running.uri}/{NQN}", engine, 100).ends()
+
+
+# B157
+def test_io_across_the_borders_of_registered_memory(hauld, tmp_path, transport, engine):
+    """Data is right wherever it lies; what is not all of one region is copied, over RDMA."""
+    running = hauld("--export", f"ram:16M,nqn={NQN}", transport=transport)
+    text = User(tmp_path, transport, "borders", f"{running.uri}/{NQN}", engine).ends()
+    rows = [tuple(map(int, row)) for row in re.findall(r"^(\d+)\+(\d+): (\d+) copied$", text, re.M)]
+    assert len(rows) == 10, text
+    region = 64 * 1024
+    for at, length, copied in rows:
+        inside = at + length <= 2 * region and at // region == (at + length - 1) // region
+        assert (copied > 0) == (transport == "rdma" and not inside), text

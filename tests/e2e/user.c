@@ -4,9 +4,10 @@
  * targets on one loop, fork, connect again and again.
  *
  *	user gaps URI ENGINE COUNT        prints the longest time from a start to its event
- *	user two URI URI ENGINE BATCH     reads from both, until the first one dies; BATCH events at
- *once user fork URI ENGINE COUNT        writes and reads while COUNT children come and go user
- *rounds URI ENGINE COUNT      connects, makes a queue, reads, disconnects
+ *	user two URI URI ENGINE BATCH     reads from both till the first dies; BATCH events at once
+ *	user fork URI ENGINE COUNT        writes and reads while COUNT children come and go
+ *	user rounds URI ENGINE COUNT      connects, makes a queue, reads, disconnects
+ *	user borders URI ENGINE           I/O across the borders of registered memory
  */
 #include <errno.h>
 #include <poll.h>
@@ -414,6 +415,69 @@ static int user_rounds(struct user *user, char **arguments)
 	return 0;
 }
 
+/* --- borders ------------------------------------------------------------------------------- */
+
+enum { REGION = 64 * 1024 };
+
+static void user_pattern(unsigned char *bytes, size_t length, unsigned salt)
+{
+	size_t i;
+
+	for (i = 0; i < length; i++)
+		bytes[i] = (unsigned char)(salt + i + (i >> 8));
+}
+
+/* Writes LENGTH bytes that start AT, and reads them to the same place. */
+static void user_cross(struct user *user, size_t at, size_t length, unsigned salt)
+{
+	unsigned char *expected = malloc(length);
+	struct iovec iov = {user->bytes + at, length};
+
+	user_must(expected, "there is memory");
+	user_pattern(user->bytes + at, length, salt);
+	user_pattern(expected, length, salt);
+	user_step(user, "write", haul_writev(user->queue, user->nsid, &iov, 1, 0, 0, 0));
+	memset(user->bytes + at, 0, length);
+	user_step(user, "read", haul_readv(user->queue, user->nsid, &iov, 1, 0, 0));
+	user_must(!memcmp(user->bytes + at, expected, length), "what was written is read");
+	free(expected);
+}
+
+/* Two regions that touch, and memory behind them that is not registered. */
+static int user_borders(struct user *user, char **arguments)
+{
+	static const struct {
+		size_t at, length;
+	} cases[] = {{0, REGION}, {REGION, REGION}, {512, 512}, {REGION - 4096, 8192},
+		{REGION - 512, 1024}, {REGION - 512, REGION}, {0, 2 * REGION},
+		{2 * REGION - 4096, 8192}, {2 * REGION, REGION}, {REGION - 512, 2 * REGION}};
+	struct haul_loop_stats stats = {0};
+	struct haul_mem *mem[2];
+	uint64_t before;
+	unsigned i;
+
+	user->bytes = aligned_alloc(BLOCK, 4 * (size_t)REGION);
+	user_must(user->bytes, "there is memory");
+	for (i = 0; i < 2; i++)
+		user_must(!haul_mem_register(
+				  user->loop, user->bytes + i * (size_t)REGION, REGION, &mem[i]),
+			"two regions are registered");
+	user_connect(user, arguments[0]);
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		haul_loop_stats(user->loop, &stats);
+		before = stats.nr_bounced;
+		user_cross(user, cases[i].at, cases[i].length, i);
+		haul_loop_stats(user->loop, &stats);
+		printf("%zu+%zu: %llu copied\n", cases[i].at, cases[i].length,
+			(unsigned long long)(stats.nr_bounced - before));
+	}
+	user_disconnect(user);
+	haul_mem_unregister(mem[0]);
+	haul_mem_unregister(mem[1]);
+	free(user->bytes);
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(struct user *user, char **arguments);
@@ -423,6 +487,7 @@ static const struct {
 	{"two", user_two, 4, 2},
 	{"fork", user_fork, 3, 1},
 	{"rounds", user_rounds, 3, 1},
+	{"borders", user_borders, 2, 1},
 };
 
 int main(int argc, char **argv)
@@ -440,6 +505,6 @@ int main(int argc, char **argv)
 		haul_loop_destroy(user.loop);
 		return ret;
 	}
-	fprintf(stderr, "usage: user gaps|two|fork|rounds URI [URI] ENGINE COUNT\n");
+	fprintf(stderr, "usage: user gaps|two|fork|rounds|borders URI [URI] ENGINE [COUNT]\n");
 	return 2;
 }
