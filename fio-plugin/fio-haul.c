@@ -126,7 +126,6 @@ static int fio_haul_init(struct thread_data *td)
 		fio_haul_close(job);
 		return error;
 	}
-	static struct fio_haul_job *one; if (one) { fio_haul_close(job); job = one; } one = job;
 	td->io_ops_data = job;
 	return 0;
 }
