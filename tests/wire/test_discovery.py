@@ -125,3 +125,168 @@ def test_a_listener_that_left_ipv4_to_another_is_not_offered_to_ipv4_hosts(start
         assert (1, str(other[1])) in offered and (1, str(port)) not in offered, offered
     with nvmetcp.Admin(("::1", port), nvme.DISCOVERY_NQN) as admin:
         assert (2, str(port)) in {(e["adrfam"], e["trsvcid"]) for e in parse(whole_log(admin))[1]}
+
+
+# --- log specific parameters, ports, referrals ---
+
+EXTDLPE, PLEO, ALLSUBE = 1, 2, 4
+EPCSD_DUPRETINFO = 3
+
+
+def get_log(admin, length, *, offset=0, lsp=0):
+    numd = length // 4 - 1
+    return admin.command(nvme.GET_LOG, read=length, cdw=(0x70 | lsp << 8 | numd << 16, numd >> 16, offset, 0))
+
+
+def many_ports(tmp_path, start_hauld, more=""):
+    path = tmp_path / "ports.conf"
+    path.write_text(f"""\
+listen: ["tcp://127.0.0.1:0", "rdma://127.0.0.1:0", "tcp://127.0.0.1:0", "tcp://[::1]:0"]
+{more}
+subsystems:
+  - nqn: nqn.2026-11.io.haul:ports
+    namespaces:
+      - ram: 1M
+""")
+    hauld = start_hauld("--config", str(path), env=conftest.rdma_environment())
+    return hauld, {(uri.split(":")[0], *conftest.split_uri(uri)) for uri in hauld.uris}
+
+
+def place(entry):
+    return ({1: "rdma", 3: "tcp"}[entry["trtype"]], entry["traddr"], int(entry["trsvcid"]))
+
+
+def raw_entry(data, n, size=1024):
+    return data[1024 + n * size:1024 + (n + 1) * size]
+
+
+def test_each_port_has_an_entry_of_each_subsystem_and_of_discovery(start_hauld, tmp_path):
+    """Base 2.0 5.16.1.23: the port that was asked first, and all of them with the same information."""
+    import nvmetcp
+    hauld, places = many_ports(tmp_path, start_hauld)
+    with nvmetcp.Admin(hauld.address, nvme.DISCOVERY_NQN) as admin:
+        data = whole_log(admin)
+        entries = parse(data)[1]
+        assert len(entries) == 8
+        for subtype in (2, 3):
+            of_type = [e for e in entries if e["subtype"] == subtype]
+            assert {place(e) for e in of_type} == places
+            assert len({e["portid"] for e in of_type}) == 4
+        assert entries[0]["subtype"] == 3 and place(entries[0])[1:] == hauld.address
+        for n, entry in enumerate(entries):
+            eflags = struct.unpack_from("<H", raw_entry(data, n), 10)[0]
+            assert eflags == (EPCSD_DUPRETINFO if entry["subtype"] == 3 else 0)
+            assert entry["adrfam"] == (2 if ":" in entry["traddr"] else 1)
+            if entry["trtype"] == 1:
+                assert tuple(entry["tsas"][:3]) == (1, 1, 1), "connected, no provider named, RDMA-CM"
+                assert entry["tsas"][3:] == bytes(253)
+            else:
+                assert entry["tsas"] == bytes(256), "SECTYPE none"
+
+
+def test_the_log_is_the_same_over_rdma(start_hauld, tmp_path):
+    import nvmetcp
+    from events import Host
+    hauld, _ = many_ports(tmp_path, start_hauld)
+    rdma = conftest.split_uri(next(uri for uri in hauld.uris if uri.startswith("rdma")))
+    with nvmetcp.Admin(hauld.address, nvme.DISCOVERY_NQN) as admin, Host("rdma", rdma, nvme.DISCOVERY_NQN) as host:
+        over_tcp, over_rdma = whole_log(admin), host.get_log(0x70, 9 * 1024)
+        assert parse(over_rdma)[1][0]["trtype"] == 1
+        assert sorted(map(str, parse(over_tcp)[1])) == sorted(map(str, parse(over_rdma)[1]))
+
+
+def test_an_admin_queue_may_be_as_deep_as_its_entry_says(start_hauld, tmp_path):
+    import nvmetcp
+    hauld, _ = many_ports(tmp_path, start_hauld)
+    with nvmetcp.Admin(hauld.address, nvme.DISCOVERY_NQN) as admin:
+        asqsz = {e["asqsz"] for e in parse(whole_log(admin))[1] if e["trtype"] == 3}.pop()
+    for sqsize, expect in ((asqsz - 1, 0), (asqsz, nvme.CONNECT_INVALID)):
+        with nvmetcp.Tcp(hauld.address) as queue:
+            assert queue.connect(subnqn=nvme.DISCOVERY_NQN, sqsize=sqsize).status == expect
+
+
+def test_extended_entries_are_served_when_asked_for(start_hauld, tmp_path):
+    import nvmetcp
+    hauld, _ = many_ports(tmp_path, start_hauld)
+    with nvmetcp.Admin(hauld.address, nvme.DISCOVERY_NQN) as admin:
+        plain = whole_log(admin)
+        assert plain[18:1024] == bytes(1006)
+        size = 1024 + 8 * 1032
+        cqe, data = get_log(admin, size + 64, lsp=EXTDLPE)
+        assert cqe.status == 0 and data[:18] == plain[:18] and data[size:] == bytes(64)
+        assert data[18] == 1 and struct.unpack_from("<I", data, 20)[0] == size, "DLPF, TDLPL"
+        for n in range(8):
+            entry = raw_entry(data, n, 1032)
+            assert entry[:1024] == raw_entry(plain, n)
+            assert struct.unpack_from("<IHH", entry, 1024) == (1032, 0, 0), "TEL, NUMEXAT"
+        assert b"".join(get_log(admin, 512, offset=at, lsp=EXTDLPE)[1] for at in range(0, size, 512))[:size] \
+            == data[:size]
+        assert get_log(admin, 8, offset=size + 4, lsp=EXTDLPE)[0].status == nvme.INVALID_FIELD
+
+
+def test_entries_of_the_port_asked_only(start_hauld, tmp_path):
+    import nvmetcp
+    hauld, _ = many_ports(tmp_path, start_hauld, 'referrals: ["tcp://192.0.2.7:8009"]')
+    with nvmetcp.Admin(hauld.address, nvme.DISCOVERY_NQN) as admin:
+        entries = parse(get_log(admin, 8192, lsp=PLEO)[1])[1]
+        assert [(e["subtype"], place(e)[1:]) for e in entries] == [(3, hauld.address), (2, hauld.address)]
+        assert len(parse(get_log(admin, 65536)[1])[1]) == 9
+
+
+@pytest.mark.parametrize("lsp", [ALLSUBE, ALLSUBE | EXTDLPE, 0x08, 0x40])
+def test_other_log_specific_parameters_are_refused(target, lsp):
+    with target.admin(nvme.DISCOVERY_NQN) as admin:
+        cqe, _ = get_log(admin, 1024, lsp=lsp)
+        assert cqe.status == nvme.INVALID_FIELD and cqe.dnr
+
+
+def test_referrals_are_entries(start_hauld, tmp_path):
+    import nvmetcp
+    named = "nqn.2026-11.io.haul:unique-discovery"
+    hauld, _ = many_ports(tmp_path, start_hauld, f"""\
+referrals:
+  - tcp://192.0.2.7:8009
+  - rdma://[2001:db8::7]
+  - tcp://198.51.100.1:8009/{named}""")
+    with nvmetcp.Admin(hauld.address, nvme.DISCOVERY_NQN) as admin:
+        data = whole_log(admin)
+        entries = parse(data)[1]
+        referrals = [(n, e) for n, e in enumerate(entries) if e["subtype"] == 1]
+        assert [(place(e), e["subnqn"]) for _, e in referrals] == [
+            (("tcp", "192.0.2.7", 8009), nvme.DISCOVERY_NQN),
+            (("rdma", "2001:db8::7", 4420), nvme.DISCOVERY_NQN),
+            (("tcp", "198.51.100.1", 8009), named)]
+        for n, entry in referrals:
+            raw = raw_entry(data, n)
+            assert entry["cntlid"] == 0xFFFF and entry["asqsz"] >= 32 and entry["treq"] == 0
+            assert raw[10:32] == bytes(22) and raw[64:256] == bytes(192)
+            assert raw[32:64] == entry["trsvcid"].encode().ljust(32) and raw[512:768] == entry["traddr"].encode().ljust(256)
+
+
+def test_generation_counter_moves_with_each_change(start_hauld, tmp_path):
+    """B033"""
+    import nvmetcp
+    from control import Control
+    base = """\
+listen: {listen}
+referrals: {referrals}
+subsystems:
+  - nqn: nqn.2026-11.io.haul:a
+    allow: {allow}
+  - nqn: {name}
+    allow: any
+"""
+    kept = dict(listen='["tcp://127.0.0.1:0"]', referrals="[]", allow="any", name="nqn.2026-11.io.haul:b")
+    path = tmp_path / "hauld.conf"
+    path.write_text(base.format(**kept))
+    hauld = start_hauld("--config", str(path))
+    with nvmetcp.Admin(hauld.address, nvme.DISCOVERY_NQN) as admin, Control(hauld.control) as control:
+        before, entries = parse(whole_log(admin))
+        for change in (dict(name="nqn.2026-11.io.haul:c"), dict(allow="[]"), dict(referrals='["tcp://192.0.2.7"]'),
+                       dict(listen='["tcp://127.0.0.1:0", "tcp://127.0.0.1:0"]'), kept):
+            kept = {**kept, **change}
+            assert control.change(base.format(**kept))
+            now, then = parse(whole_log(admin))
+            assert now > before and then != entries
+            before, entries = now, then
+        assert parse(whole_log(admin)) == (before, entries)

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: MIT
+"""Log pages (NVMe base 2.0 5.16): each says what is true, at any offset and length."""
+import struct
+
+import conftest
+import nvme
+import pytest
+from events import Host
+
+SUPPORTED, ERROR, SMART, FW_SLOT, CHANGED_NS, EFFECTS, FEATURES, MI = 0, 1, 2, 3, 4, 5, 0x12, 0x13
+DISCOVERY = 0x70
+ALL = 0xFFFFFFFF
+SIZES = {SUPPORTED: 1024, ERROR: 4096, SMART: 512, FW_SLOT: 512, CHANGED_NS: 4096, EFFECTS: 4096,
+         FEATURES: 1024, MI: 4096}
+OF_DISCOVERY = {SUPPORTED, ERROR, EFFECTS, FEATURES, MI, DISCOVERY}
+
+
+def u16(data, at):
+    return struct.unpack_from("<H", data, at)[0]
+
+
+def u32(data, at):
+    return struct.unpack_from("<I", data, at)[0]
+
+
+def u64(data, at):
+    return struct.unpack_from("<Q", data, at)[0]
+
+
+@pytest.fixture(scope="module")
+def hauld(tmp_path_factory):
+    """Two threads, both transports: queues are not where their controller is."""
+    directory = tmp_path_factory.mktemp("log")
+    path = conftest.config(directory)
+    path.write_text(path.read_text().replace("listen:\n", "listen:\n  - rdma://127.0.0.1:0\n"))
+    daemon = conftest.Hauld(directory, "--config", str(path), "--threads", "2", env=conftest.rdma_environment())
+    yield daemon
+    assert daemon.stop() == 0, daemon.log_path.read_text()
+
+
+def address(hauld, kind):
+    return conftest.split_uri(next(uri for uri in hauld.uris if uri.startswith(kind)))
+
+
+@pytest.fixture(params=["tcp", "rdma"])
+def host(request, hauld):
+    with Host(request.param, address(hauld, request.param), conftest.MAIN) as one:
+        yield one
+
+
+# --- which pages there are (5.16.1.1, figure 202) ---
+
+@pytest.mark.parametrize("subnqn", [None, nvme.DISCOVERY_NQN], ids=["io", "discovery"])
+def test_page_0_lists_just_what_is_answered(target, subnqn):
+    with target.admin(subnqn) as admin:
+        page = admin.get_log(SUPPORTED, 1024)[1]
+        for lid in range(256):
+            cqe, _ = admin.get_log(lid, 512)
+            assert cqe.status in (0, nvme.INVALID_LOG_PAGE)
+            assert (cqe.status == 0) == bool(u32(page, 4 * lid) & 1), hex(lid)
+            assert cqe.dnr == (cqe.status != 0)
+        listed = {lid for lid in range(256) if u32(page, 4 * lid)}
+        assert OF_DISCOVERY <= listed if subnqn else set(SIZES) <= listed and DISCOVERY not in listed
+        assert u32(page, 4 * DISCOVERY) == ((3 << 16 | 1) if subnqn else 0), "EXTDLPES and PLEOS"
+
+
+def test_lpa_promises_just_what_is_there(target):
+    """Base 2.0 figure 275, LPA."""
+    with target.admin() as admin:
+        lpa = admin.identify(1)[1][261]
+        assert lpa & 1, "SMART by namespace"
+        assert admin.get_log(SMART, 512, nsid=1)[0].status == 0
+        assert lpa & 2 and lpa & 4 and lpa & 0x20
+        assert not lpa & 0x58, "telemetry, persistent events, telemetry data area 4"
+        for lid in (7, 8, 0x0D, 6, 9, 0x0E, 0x81):
+            assert admin.get_log(lid, 512)[0].status == nvme.INVALID_LOG_PAGE
+        assert admin.identify(1)[1][262] == 63, "ELPE"
+
+
+# --- offset and length (5.16.1) ---
+
+@pytest.mark.parametrize("lid", sorted(SIZES))
+def test_a_page_is_the_same_however_it_is_cut(target, lid):
+    size = SIZES[lid]
+    with target.admin() as admin:
+        whole = admin.get_log(lid, size, rae=1)[1]
+        for piece in (4, 12, 500) if size < 4096 else (508, 1024):
+            data = b"".join(admin.get_log(lid, min(piece, size - at), offset=at, rae=1)[1]
+                            for at in range(0, size, piece))
+            if lid != SMART:
+                assert data == whole
+        cqe, longer = admin.get_log(lid, size + 4096, rae=1)
+        assert cqe.status == 0 and longer[size:] == bytes(4096)
+
+
+@pytest.mark.parametrize("lid", sorted(SIZES))
+def test_offsets_are_checked_against_the_page(target, lid):
+    """B047"""
+    size = SIZES[lid]
+    with target.admin() as admin:
+        cqe, data = admin.get_log(lid, 8, offset=size)
+        assert cqe.status == 0 and data == bytes(8)
+        cqe, data = admin.get_log(lid, 64, offset=size - 4)
+        assert cqe.status == 0 and data[4:] == bytes(60)
+        for offset in (2, size - 1, size + 4, 1 << 32, (1 << 64) - 4):
+            cqe, _ = admin.get_log(lid, 64, offset=offset)
+            assert cqe.status == nvme.INVALID_FIELD and cqe.dnr, hex(offset)
+
+
+def test_more_than_mdts_and_an_index_offset_are_refused(target):
+    with target.admin() as admin:
+        assert admin.command(nvme.GET_LOG, nsid=ALL, read=4096, cdw=(SMART | 0xFFFF << 16, 0xFFFF))[0].status \
+            == nvme.INVALID_FIELD
+        assert admin.command(nvme.GET_LOG, nsid=ALL, read=512, cdw=(SMART | 127 << 16, 0, 0, 0, 1 << 23))[0].status \
+            == nvme.INVALID_FIELD
+
+
+@pytest.mark.parametrize("lid", sorted(set(SIZES) - {SMART}))
+def test_pages_of_a_controller_are_not_asked_for_by_namespace(target, lid):
+    """Base 2.0 5.16.1"""
+    with target.admin() as admin:
+        assert admin.get_log(lid, 512, nsid=0)[0].status == 0
+        assert admin.get_log(lid, 512, nsid=1)[0].status == nvme.INVALID_FIELD
+
+
+# --- error information (5.16.1.2) ---
+
+class Entry:
+    def __init__(self, raw):
+        self.count, self.sqid, self.cid, status, self.parameter, self.lba, self.nsid, self.vs, self.trtype = \
+            struct.unpack_from("<QHHHHQIBB", raw)
+        self.status, self.more, self.dnr = status >> 1 & 0x7FF, bool(status & 0x4000), bool(status & 0x8000)
+        assert raw[30:] == bytes(34)
+
+
+def entries(host):
+    page = host.get_log(ERROR, 4096)
+    return [Entry(page[at:at + 64]) for at in range(0, 4096, 64)]
+
+
+def test_errors_of_admin_and_io_commands_are_entries(hauld):
+    import nvmetcp
+    with nvmetcp.Admin(address(hauld, "tcp"), conftest.MAIN) as admin:
+        queues = [admin.io_queue(qid) for qid in (1, 2)]
+        beyond = nvme.rw_cdw(1 << 40, 1)
+        failed = []
+        for queue in queues:
+            cqe, _ = queue.command(nvme.READ, nsid=1, cdw=beyond, read=512)
+            assert cqe.status == nvme.LBA_OUT_OF_RANGE and cqe.more
+            failed.append((queue.qid, cqe))
+        cqe, _ = admin.command(0xC3, nsid=9)
+        assert cqe.more
+        failed.append((0, cqe))
+        page = admin.get_log(ERROR, 4096)[1]
+        kept = [Entry(page[at:at + 64]) for at in range(0, 4096, 64)]
+        assert [e.count for e in kept[:4]] == [3, 2, 1, 0]
+        for entry, (qid, cqe) in zip(kept, reversed(failed)):
+            assert (entry.sqid, entry.cid, entry.status, entry.dnr) == (qid, cqe.cid, cqe.status, cqe.dnr)
+            assert entry.more and entry.trtype == 3
+        assert (kept[0].parameter, kept[0].nsid) == (0, 9), "the opcode's place"
+        assert all((e.parameter, e.nsid, e.lba) == (40, 1, 1 << 40) for e in kept[1:3]), "SLBA's place"
+        for queue in queues:
+            queue.close()
+
+
+def test_good_commands_leave_no_entry(host):
+    before = entries(host)[0].count
+    host.get_log(SMART, 512)
+    assert entries(host)[0].count == before
+
+
+def test_the_last_entries_are_kept(host):
+    for n in range(70):
+        assert host.run(0xC3)[0].status == nvme.INVALID_OPCODE
+    assert [e.count for e in entries(host)] == list(range(70, 6, -1))
+
+
+def test_one_host_does_not_see_the_errors_of_another(hauld, host):
+    with Host("tcp", address(hauld, "tcp"), conftest.MAIN) as other:
+        other.run(0xC3)
+        assert entries(other)[0].count == 1
+        assert entries(host)[0].count == 0
+
+
+# --- SMART (5.16.1.3) ---
+
+def smart(host, nsid=ALL):
+    page = host.get_log(SMART, 512, nsid=nsid)
+    names = ("read", "written", "reads", "writes", "busy", "cycles", "hours", "unsafe", "media", "errors")
+    values = {name: u64(page, 32 + 16 * n) for n, name in enumerate(names)}
+    return {"warning": page[0], "kelvin": u16(page, 1), "spare": page[3], "threshold": page[4], "used": page[5],
+            **values}
+
+
+def test_smart_is_plausible(host):
+    """B056"""
+    page = smart(host)
+    assert page["warning"] == 0
+    assert 273 < page["kelvin"] < 340 and page["spare"] == 100 and page["threshold"] < 100 and page["used"] < 100
+    identify = host.run(nvme.IDENTIFY, cdw=(1,), read=4096)[1]
+    assert page["kelvin"] < u16(identify, 266) < u16(identify, 268), "WCTEMP, CCTEMP"
+
+
+def test_smart_counts_what_hosts_have_done(hauld, host):
+    import hosts
+    whole, one, three = smart(host), smart(host, 1), smart(host, 3)
+    with hosts.Queue("tcp", address(hauld, "tcp"), conftest.MAIN) as queue:
+        for n in range(10):
+            queue.write(n * 256, bytes(256 * 512), nsid=3)
+        for n in range(20):
+            queue.read(n * 128, 128, nsid=3)
+        queue.read(0, 1, nsid=1)
+        assert queue.status(nvme.READ, nsid=3, cdw=nvme.rw_cdw(1 << 30, 1), read=512) == nvme.LBA_OUT_OF_RANGE
+    now = smart(host, 3)
+    assert now["writes"] - three["writes"] == 10 and now["reads"] - three["reads"] == 20
+    assert now["written"] - three["written"] in (2, 3), "2560 units, in thousands"
+    assert now["read"] - three["read"] in (2, 3)
+    assert smart(host, 1)["reads"] - one["reads"] == 1
+    now = smart(host, 0)
+    assert now["reads"] - whole["reads"] == 21 and now["writes"] - whole["writes"] == 10
+    assert now["media"] == whole["media"]
+
+
+def test_smart_counts_entries_of_the_error_log(host):
+    before = smart(host)["errors"]
+    host.run(0xC3)
+    assert smart(host)["errors"] == before + 1
+
+
+@pytest.mark.parametrize("nsid, expect", [(2, nvme.INVALID_FIELD), (1024, nvme.INVALID_FIELD),
+                                          (1025, nvme.INVALID_NAMESPACE), (0xFFFFFFFE, nvme.INVALID_NAMESPACE)])
+def test_smart_of_other_namespaces(host, nsid, expect):
+    cqe, _ = host.run(nvme.GET_LOG, nsid=nsid, read=512, cdw=(SMART | 127 << 16,))
+    assert cqe.status == expect
+
+
+# --- what is supported (5.16.1.6, 5.16.1.16) ---
+
+NO_DATA_FIRST = {nvme.ASYNC_EVENT, nvme.FABRICS}
+
+
+@pytest.mark.parametrize("subnqn", [None, nvme.DISCOVERY_NQN], ids=["io", "discovery"])
+def test_effects_list_just_the_admin_commands_that_are_accepted(target, subnqn):
+    with target.admin(subnqn) as admin:
+        page = admin.get_log(EFFECTS, 4096)[1]
+        for opcode in set(range(256)) - NO_DATA_FIRST:
+            known = admin.command(opcode, read=4096)[0].status != nvme.INVALID_OPCODE
+            assert known == bool(u32(page, 4 * opcode) & 1), hex(opcode)
+        assert u32(page, 4 * nvme.ASYNC_EVENT) & 1
+        assert page[2048:] == bytes(2048)
+        if subnqn:
+            assert page[1024:2048] == bytes(1024)
+
+
+def test_effects_list_just_the_io_commands_that_are_accepted(target):
+    with target.admin() as admin, admin.io_queue() as queue:
+        page = admin.get_log(EFFECTS, 4096)[1]
+        for opcode in set(range(256)) - {nvme.FABRICS}:
+            # No such namespace: what is known is refused for that, and nothing is changed.
+            known = queue.command(opcode, nsid=999, read=512)[0].status != nvme.INVALID_OPCODE
+            assert known == bool(u32(page, 1024 + 4 * opcode) & 1), hex(opcode)
+        for opcode in (nvme.WRITE, nvme.WRITE_ZEROES, nvme.DSM):
+            assert u32(page, 1024 + 4 * opcode) & 2, "LBCC"
+        for opcode in (nvme.READ, nvme.FLUSH):
+            assert not u32(page, 1024 + 4 * opcode) & 2
+
+
+@pytest.mark.parametrize("subnqn", [None, nvme.DISCOVERY_NQN], ids=["io", "discovery"])
+def test_feature_effects_list_just_the_features_that_are_there(target, subnqn):
+    with target.admin(subnqn) as admin:
+        page = admin.get_log(FEATURES, 1024)[1]
+        for fid in range(256):
+            # SEL 3, supported capabilities: no data and no effect; EXHID for the host identifier.
+            cqe, _ = admin.command(nvme.GET_FEATURES, cdw=(fid | 3 << 8, 1 if fid == 0x81 else 0), nsid=0)
+            known = cqe.status != nvme.INVALID_FIELD
+            effects = u32(page, 4 * fid)
+            assert known == bool(effects & 1), hex(fid)
+            assert not known or effects >> 20 in (1, 2), "one scope"
+
+
+def test_firmware_slot_holds_the_running_firmware(host):
+    page = host.get_log(FW_SLOT, 512)
+    identify = host.run(nvme.IDENTIFY, cdw=(1,), read=4096)[1]
+    slot = page[0] & 7
+    assert slot >= 1 and page[0] >> 4 == 0
+    assert page[8 * slot:8 * slot + 8] == identify[64:72]
+    assert identify[260] & 1 and identify[260] >> 1 & 7 == 1, "FRMW: one slot, read-only"
