@@ -28,6 +28,19 @@ static struct host setup(void)
 	return host;
 }
 
+/* With its controller on the reactor that turns last. */
+static struct host setup_reversed(void)
+{
+	struct sim *sim = sim_create(2, MEMORY);
+	struct sim_conn *other = sim_admin(sim, SIM_OTHER);
+	struct sim_conn *admin = sim_admin(sim, SIM_NQN);
+	struct host host = {sim, admin, sim_queue(sim, admin, 1, 64)};
+
+	assert_ptr_equal(other->conn->reactor, host.queue->conn->reactor);
+	assert_ptr_not_equal(host.admin->conn->reactor, host.queue->conn->reactor);
+	return host;
+}
+
 static const struct nvme_log_error *read_errors(const struct host *host)
 {
 	sim_get_log(host->sim, host->admin, NVME_LOG_ERROR, 0, 4096, 0);
@@ -155,8 +168,8 @@ static void ends_in_the_middle_of_reports(void **state)
 {
 	(void)state;
 	for (unsigned turns = 0; turns < 6; turns++) {
-		for (unsigned which = 0; which < 2; which++) {
-			struct host host = setup();
+		for (unsigned which = 0; which < 4; which++) {
+			struct host host = which & 2 ? setup_reversed() : setup();
 
 			for (unsigned i = 0; i < 20; i++) {
 				struct nvme_cmd cmd = sim_rw(NVME_OPC_READ, SIM_LBAS, 1);
@@ -165,7 +178,8 @@ static void ends_in_the_middle_of_reports(void **state)
 			}
 			for (unsigned i = 0; i < turns; i++)
 				loop_turn(host.sim->target.reactors[i % 2]->loop);
-			conn_close(which ? host.queue->conn : host.admin->conn, "the test closes");
+			conn_close(
+				which & 1 ? host.queue->conn : host.admin->conn, "the test closes");
 			sim_settle(host.sim);
 			assert_null(host.queue->conn);
 			sim_destroy(host.sim);

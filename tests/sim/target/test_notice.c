@@ -71,6 +71,11 @@ static void add_7(struct catalog *catalog)
 	sim_add_ns(catalog, catalog_find(catalog, SIM_NQN), 7, false);
 }
 
+static void add_8(struct catalog *catalog)
+{
+	sim_add_ns(catalog, catalog_find(catalog, SIM_NQN), 8, false);
+}
+
 static void remove_3(struct catalog *catalog)
 {
 	remove_ns(catalog, SIM_NQN, 3);
@@ -186,7 +191,15 @@ static void list_is_one_list_in_pieces(void **state)
 	replies = admin->nr_replies;
 	sim_get_log(sim, admin, NVME_LOG_CHANGED_NS, 4, 4, 0);
 	expect_event(admin, replies + 2, NS);
+	assert_int_equal(le32_get(list->nsid[0]), 0);
 	expect_list(sim, admin, 0, 1, one);
+	/* Who begins in the middle sees what is there. */
+	catalog = changed(sim);
+	remove_3(catalog);
+	add_8(catalog);
+	publish(sim, catalog);
+	sim_get_log(sim, admin, NVME_LOG_CHANGED_NS, 4, 4, NVME_GET_LOG_RAE);
+	assert_int_equal(le32_get(list->nsid[0]), 8);
 	sim_destroy(sim);
 }
 
