@@ -4,6 +4,7 @@
  * which sends it, and for SIGHUP.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,20 +51,33 @@ static void apply_note(struct apply *apply, const char *key)
 	json_object_array_add(apply->notes, json_object_new_string(text));
 }
 
-/* What is in the file of the settings, and differs from those that hauld runs with. */
-static void apply_compare_settings(
-	struct apply *apply, const struct target *target, const struct target_settings *file)
-{
-	const struct target_settings *running = &target->settings;
+static const struct {
+	const char *key;
+	size_t offset, size;
+} apply_settings[] = {
+#define APPLY_SETTING(key, member)                                       \
+	{                                                                \
+		key, offsetof(struct target_settings, member),           \
+			sizeof(((struct target_settings *)NULL)->member) \
+	}
+	APPLY_SETTING("threads", nr_reactors),
+	APPLY_SETTING("engine", engine),
+	APPLY_SETTING("memory", memory_bytes),
+	APPLY_SETTING("spin_us", spin_ns),
+	APPLY_SETTING("patience_s", patience_ns),
+};
 
-	if (file->nr_reactors != target->nr_reactors)
-		apply_note(apply, "threads");
-	if (file->engine != running->engine)
-		apply_note(apply, "engine");
-	if (file->memory_bytes != running->memory_bytes)
-		apply_note(apply, "memory");
-	if (file->spin_ns != running->spin_ns)
-		apply_note(apply, "spin_us");
+/* What is in the file of the settings, and differs from those that hauld runs with. */
+static void apply_compare_settings(struct apply *apply, const struct target_settings *running,
+	const struct target_settings *file)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(apply_settings); i++) {
+		size_t offset = apply_settings[i].offset;
+
+		if (memcmp((const char *)running + offset, (const char *)file + offset,
+			    apply_settings[i].size))
+			apply_note(apply, apply_settings[i].key);
+	}
 	if (strcmp(file->control, running->control))
 		apply_note(apply, "control");
 }
@@ -71,13 +85,14 @@ static void apply_compare_settings(
 static int apply_load(struct apply *apply, struct catalog *catalog)
 {
 	const struct target *target = apply->work.control->target;
-	struct target_settings settings = target->settings;
+	struct target_settings running = target->settings, settings;
 	int error;
 
-	settings.nr_reactors = target->nr_reactors;
+	running.nr_reactors = target->nr_reactors;
+	settings = running;
 	error = config_load_text(&apply->text, &settings, catalog, &apply->report);
 	if (!error)
-		apply_compare_settings(apply, target, &settings);
+		apply_compare_settings(apply, &running, &settings);
 	return error;
 }
 

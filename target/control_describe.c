@@ -263,6 +263,8 @@ static void describe_reactor(
 	control_json_number(json, "requests", reactor->nr_requests);
 	control_json_number(json, "namespaces", reactor->nr_namespaces);
 	control_json_number(json, "namespace_requests", reactor->nr_ns_requests);
+	control_json_number(json, "hosts", reactor->nr_shares);
+	control_json_number(json, "fences", reactor->nr_fences);
 	pool = control_json_object(json, "pool");
 	control_json_number(pool, "mapped_bytes", reactor->pool.bytes_mapped);
 	control_json_number(pool, "used_bytes", reactor->pool.bytes_used);

@@ -27,6 +27,15 @@ struct status {
 
 /* --- on each reactor ------------------------------------------------------------------------- */
 
+static uint32_t status_length(const struct list *list)
+{
+	uint32_t nr = 0;
+
+	for (const struct list *node = list->next; node != list; node = node->next)
+		nr++;
+	return nr;
+}
+
 static void status_visit_ctrl(struct status_ctrl *ret, const struct ctrl *ctrl)
 {
 	*ret = (struct status_ctrl){.cntlid = ctrl->cntlid,
@@ -94,6 +103,9 @@ static void status_visit(struct round *round, struct reactor *reactor)
 		ret->nr_namespaces++;
 		ret->nr_ns_requests += reactor->namespaces[i]->nr_requests;
 	}
+	for (uint32_t i = 0; i < SHARE_NR_ROWS; i++)
+		ret->nr_shares += status_length(&reactor->shares.rows[i]);
+	ret->nr_fences = status_length(&reactor->fences);
 	status_visit_ctrls(ret, reactor);
 	status_visit_conns(ret, reactor);
 	round_go_on(round);

@@ -44,6 +44,8 @@ struct status_reactor {
 	uint32_t nr_namespaces;	 /* open here */
 	uint64_t nr_requests;	 /* not free */
 	uint64_t nr_ns_requests; /* that refer to a namespace */
+	uint32_t nr_shares;	 /* hosts that hold anything: target/share.h */
+	uint32_t nr_fences;	 /* hosts that wait for their past: target/fence.h */
 	struct bufpool_stats pool;
 	struct status_ctrl *ctrls;
 	struct status_queue *queues;

@@ -83,8 +83,8 @@ def offered(status):
 
 def counters(status):
     """What must be as before when nobody is connected and the same is offered."""
-    per_reactor = [{key: reactor[key] for key in ("connections", "controllers", "requests",
-                                                  "namespaces", "namespace_requests")}
+    per_reactor = [{key: reactor[key] for key in ("connections", "controllers", "requests", "hosts",
+                                                  "fences", "namespaces", "namespace_requests")}
                    | {key: reactor["pool"][key] for key in ("used_buffers", "used_bytes", "waiting")}
                    for reactor in status["reactors"]]
     return {"places": status["target"]["namespace_places"],

@@ -262,6 +262,54 @@ def test_a_thousand_namespaces_come_and_half_of_them_go(start):
         wait_for(lambda: counters(control.status()) == before)
 
 
+def test_events_that_nobody_takes_or_too_many_do_not_hold_up_changes(start):
+    """B024: each call is quick, and nothing of the event requests is left."""
+    hauld = start()
+    many = config(subsys(A, (1, "ram=1M"), (2, "ram=1M")), subsys(B, (1, "ram=1M"), (2, "ram=2M")))
+    with Control(hauld.control, timeout=5) as control:
+        before = counters(control.status())
+        with nvmetcp.Admin(hauld.address, A, hostnqn=FRIEND) as admin:
+            def arm():
+                cid = admin.cid()
+                admin.send(admin.capsule(nvme.command(nvme.ASYNC_EVENT, cid=cid)))
+                return cid
+            assert admin.set_feature(0x0B, 1 << 8).status == 0   # changes of namespaces
+            first = [arm() for _ in range(4)]
+            for turn in range(100):
+                control.change(many)
+                control.change(BASE)
+                if turn == 0:
+                    assert admin.finish(first[0])[0].status == 0
+                    assert admin.get_log(4, 4096)[0].status == 0
+            fifth = [arm() for _ in range(8)][-1]
+            assert admin.finish(fifth)[0].status in (0, nvme.AER_LIMIT)
+            control.change(many)
+            arm()
+        control.change(BASE)
+        wait_for(lambda: counters(control.status()) == before)
+
+
+@pytest.mark.parametrize("hosts, queues", [(1, 31), (8, 3)])
+def test_queues_are_spread_evenly(start, hosts, queues):
+    """B177: at most one more on one thread than on another, also when some have gone."""
+    hauld = start(BASE, "--threads", "4")
+
+    def spread():
+        counts = [reactor["connections"] for reactor in control.status()["reactors"]]
+        return sum(counts), max(counts) - min(counts)
+    with Control(hauld.control) as control:
+        admins = [nvmetcp.Admin(hauld.address, A, hostnqn=f"{FRIEND}{n}") for n in range(hosts)]
+        io = [admin.io_queue(qid + 1) for qid in range(queues) for admin in admins]
+        assert spread() == (32, 0)
+        for queue in io[::2]:
+            queue.close()
+        wait_for(lambda: spread()[0] == 32 - len(io[::2]))
+        more = [admins[n % hosts].io_queue(40 + n // hosts) for n in range(len(io[::2]))]
+        assert spread() == (32, 0)
+        for connection in admins + io + more:
+            connection.close()
+
+
 # --- listeners, subsystems, hosts ---
 
 def test_a_listener_may_come_and_go_beside_another(start):
@@ -448,10 +496,11 @@ def test_a_dry_run_changes_nothing(start, tmp_path):
 def test_settings_wait_for_the_next_start(start):
     hauld = start()
     with Control(hauld.control) as control:
-        answer = control.apply(BASE + "threads: 5\nengine: epoll\nmemory: 64M\nspin_us: 3\ncontrol: none\n")
+        answer = control.apply(BASE + "threads: 5\nengine: epoll\nmemory: 64M\nspin_us: 3\npatience_s: 7\n"
+                               "control: none\n")
         assert answer["changes"] == []
         assert [note.split()[0] for note in answer["notes"]] == \
-            ["threads", "engine", "memory", "spin_us", "control"]
+            ["threads", "engine", "memory", "spin_us", "patience_s", "control"]
         answer = control.apply(BASE + "threads: 2\nspin_us: 20\n")
         assert answer["notes"] == []
 
@@ -681,6 +730,18 @@ def test_it_stops_with_clients_and_changes_under_way(start):
         assert not hauld.control.exists()
         for client in clients:
             client.close()
+
+
+def test_it_may_be_stopped_while_it_starts(tmp_path):
+    """B174: with a defined status, and the port is free at once."""
+    port = free_port()
+    args = [HAULD, "--listen", f"tcp://127.0.0.1:{port}", "--export", "null:1M", "--control",
+            str(tmp_path / "sock")]
+    for turn in range(25):
+        with subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            time.sleep(turn * 0.002)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=15) in (0, -signal.SIGTERM), process.stderr.read()
 
 
 # --- files ---
