@@ -27,6 +27,8 @@ struct catalog_places;
 /* Namespaces of all subsystems; each has a place in every reactor's table. */
 #define CATALOG_MAX_NAMESPACES 4096u
 
+/* What it has more than this is to be told by target/diff.c, too: what nobody is told is not made.
+ */
 struct catalog {
 	/* What counted before, to take over from; NULL: nothing did, or it is gone. */
 	const struct catalog *previous;

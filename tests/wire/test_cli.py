@@ -145,6 +145,21 @@ def test_check_accepts_a_good_file(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("threads, memory, spin, word", [
+    ("1", "1", "0", "instead of 1 bytes"), ("64", "1M", "0", "instead of"), ("1", "8M", "1000000", None),
+    ("2", "4G", "1", None)])
+def test_extreme_settings_work_or_are_refused(start_hauld, threads, memory, spin, word):
+    """PITFALLS B176: the largest command is carried out, and what is raised is told."""
+    hauld = start_hauld("--listen", "tcp://127.0.0.1:0", "--export", f"ram:4M,nqn={EXTREME_NQN}", "--threads",
+                        threads, "--memory", memory, "--spin-us", spin)
+    with nvmetcp.Admin(hauld.address, EXTREME_NQN) as admin, admin.io_queue(sqsize=127) as queue:
+        data = os.urandom(1 << 20)
+        assert queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(0, 2048), write=data)[0].status == 0
+        assert queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 2048), read=len(data))[1] == data
+    if word:
+        assert word in hauld.log_path.read_text()
+
+
 def test_one_disk_is_not_given_out_twice(tmp_path, start_hauld):
     disk = tmp_path / "disk"
     disk.write_bytes(bytes(1 << 20))
@@ -195,6 +210,7 @@ def test_stop_signals_drain_and_exit_0_with_hosts_connected(start_hauld, sig):
     assert again.address == hauld.address, "the port is free at once"
 
 
+EXTREME_NQN = "nqn.2026-11.io.haul:extreme"
 DRAIN_NQN = "nqn.2026-11.io.haul:drain"
 
 

@@ -11,6 +11,7 @@ import time
 
 import conftest
 import nvme
+import nvmerdma
 import nvmetcp
 import pytest
 from control import Busy, Control, counters, haulctl, offered, wait_for
@@ -332,6 +333,33 @@ def test_a_listener_may_come_and_go_beside_another(start):
             [f"~ listener {one}: hdgst on -> off"]
         wait_for(lambda: busy.error)   # its listener was the other one
         busy.error = None
+
+
+def test_an_rdma_listener_may_come_and_go_beside_another(start):
+    """B020 over RDMA; what is left of the device is counted at hauld's end."""
+    second = f"rdma://127.0.0.1:{free_port()}"
+    text = BASE.replace("tcp:", "rdma:")
+    hauld = start(text, env=conftest.rdma_environment())
+    more = text.replace('["', f'["{second}", "')
+
+    def reads(rdma, address, key):
+        return rdma.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 8),
+                            dptr=nvmerdma.keyed(address, 4096, key)).status == 0
+    with Control(hauld.control) as control, nvmerdma.Pair(hauld.address, A) as stays:
+        region = stays.io.region(0, 4096)
+        queue = control.status()["hosts"][0]["controllers"][0]["queues"][1]
+        assert (queue["transport"], queue["qid"], queue["depth"]) == ("rdma", 1, 32)
+        for _ in range(4):
+            before = counters(control.status())
+            assert control.change(more) == [f"+ listener {second}"]
+            with nvmerdma.Pair(conftest.split_uri(second), B) as goes:
+                assert reads(goes.io, *goes.io.region(0, 4096))
+                assert control.change(text) == [f"- listener {second}"]
+                goes.io.expect_end()
+                goes.admin.expect_end()
+            assert nvmerdma.Rdma(conftest.split_uri(second)).outcome != "established"
+            assert reads(stays.io, *region)
+            wait_for(lambda: {**counters(control.status()), "descriptors": 0} == {**before, "descriptors": 0})
 
 
 def test_subsystems_come_and_go_with_hosts_at_work(start):
