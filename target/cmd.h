@@ -28,7 +28,10 @@ struct cmd {
 	/* Data from the host is at request->bytes, or room for data_len zeroed bytes (unless
 	 * fills_all) is there. In CORE. Ends in request_complete(), now or later. */
 	void (*run)(struct request *request);
-	uint8_t counts;	  /* enum ns_counts, as a success with this NLB */
+	uint8_t counts; /* enum ns_counts, as a success with this NLB */
+	/* Of a command made of several I/Os, while one is with the backend: it is not the last, and
+	 * the command ends when it fails. NULL: there is but one. */
+	bool (*more_parts)(const struct request *request);
 	uint32_t effects; /* besides "supported", in the Commands Supported and Effects log */
 	bool fills_all;	  /* TO_HOST: run writes each of data_len bytes */
 	bool ends_queue;  /* when its response has left, after success, the connection closes */

@@ -21,23 +21,6 @@ void cmd_async_event_run(struct request *request)
 	event_hold_request(request->conn->member.ctrl, request);
 }
 
-/* Only what waits in this controller can be aborted: what a disk or a transport has is faster done
- * than called back. I/O queues may be on other reactors; nothing of theirs is searched for. */
-void cmd_abort_run(struct request *request)
-{
-	const struct nvme_cmd_abort *abort = &request->cmd.abort;
-	struct conn *conn = request->conn;
-	uint16_t cid = le16_get(abort->cid);
-	bool aborted = false;
-
-	ctrl_alive(conn->member.ctrl);
-	if (le16_get(abort->sqid) == 0)
-		aborted = event_abort_request(conn->member.ctrl, cid) ||
-			  request_abort_waiting(conn, cid);
-	request->cqe.dw0 = le32(aborted ? 0 : NVME_ABORT_NOT_ABORTED);
-	request_complete(request, 0);
-}
-
 static const struct cmd cmd_identify = {
 	.name = "Identify",
 	.direction = REQUEST_TO_HOST,

@@ -84,6 +84,12 @@ static void cmd_compare_next(struct request *request)
 	request_submit(request, cmd_compare_read);
 }
 
+static bool cmd_compare_more(const struct request *request)
+{
+	return request->io.op == BACKEND_FLUSH ||
+	       request->nr_parts + request->io.length < request->data_len;
+}
+
 static void cmd_compare_run(struct request *request)
 {
 	if (!cmd_io_flush_first(request))
@@ -96,4 +102,5 @@ const struct cmd cmd_compare = {
 	.prepare = cmd_compare_prepare,
 	.run = cmd_compare_run,
 	.counts = NS_COUNT_READ,
+	.more_parts = cmd_compare_more,
 };

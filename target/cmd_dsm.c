@@ -68,6 +68,11 @@ static bool cmd_dsm_submit_next(struct request *request)
 	return false;
 }
 
+static bool cmd_dsm_more(const struct request *request)
+{
+	return request->nr_parts <= request->cmd.dsm.nr;
+}
+
 static void cmd_dsm_run(struct request *request)
 {
 	bool deallocate = le32_get(request->cmd.dsm.attributes) & NVME_DSM_AD;
@@ -85,5 +90,6 @@ const struct cmd cmd_dsm = {
 	.prepare = cmd_dsm_prepare,
 	.max_len = NVME_DSM_MAX_RANGES * sizeof(struct nvme_dsm_range),
 	.run = cmd_dsm_run,
+	.more_parts = cmd_dsm_more,
 	.effects = NVME_EFFECTS_LBCC,
 };

@@ -174,6 +174,12 @@ bool cmd_flush_next(
 	return true;
 }
 
+/* Of all namespaces; nr_parts is 0 for one. */
+static bool cmd_flush_more(const struct request *request)
+{
+	return request->nr_parts && request->nr_parts < request->conn->subsys->ns_limit;
+}
+
 static void cmd_flush_run(struct request *request)
 {
 	request->io.op = BACKEND_FLUSH;
@@ -207,6 +213,7 @@ static const struct cmd cmd_flush = {
 	.name = "Flush",
 	.prepare = cmd_flush_prepare,
 	.run = cmd_flush_run,
+	.more_parts = cmd_flush_more,
 };
 
 static const struct cmd cmd_write_zeroes = {

@@ -42,6 +42,11 @@ static void cmd_verify_next(struct request *request)
 	request_submit(request, cmd_verify_read);
 }
 
+static bool cmd_verify_more(const struct request *request)
+{
+	return request->io.op == BACKEND_FLUSH || request->io.extent > request->io.length;
+}
+
 static void cmd_verify_run(struct request *request)
 {
 	if (!cmd_io_flush_first(request))
@@ -53,4 +58,5 @@ const struct cmd cmd_verify = {
 	.prepare = cmd_verify_prepare,
 	.run = cmd_verify_run,
 	.counts = NS_COUNT_VERIFY,
+	.more_parts = cmd_verify_more,
 };

@@ -14,6 +14,7 @@
 #include "proto/link/address.h"
 #include "proto/nvme/identify.h"
 #include "proto/nvme/tcp.h"
+#include "target/abort.h"
 #include "target/catalog.h"
 #include "target/ctrl.h"
 #include "target/error_log.h"
@@ -156,6 +157,7 @@ void conn_close(struct conn *conn, const char *why)
 	log_debug("%s: closing: %s", who, why);
 	loop_timer_cancel(conn->reactor->loop, &conn->handshake);
 	loop_timer_cancel(conn->reactor->loop, &conn->transfer);
+	abort_conn_closes(conn);
 	conn_drop_all(&conn->waiting);
 	conn_drop_all(&conn->held);
 	if (conn->member.state == CONN_MEMBER_ADMIN)
@@ -289,6 +291,7 @@ static struct conn *conn_create(struct reactor *reactor, struct port *port)
 	conn->expected_qid = CONN_QID_UNKNOWN;
 	list_init(&conn->node);
 	list_init(&conn->held);
+	list_init(&conn->aborts);
 	list_init(&conn->waiting);
 	list_init(&conn->moving);
 	loop_flush_init(&conn->finish, conn_finish);

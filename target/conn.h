@@ -86,6 +86,7 @@ struct conn {
 	const struct subsys *subsys;
 	struct conn_member member;
 	struct list held;	     /* requests in HELD */
+	struct list aborts;	     /* commands Abort that wait for one of its: target/abort.h */
 	struct list waiting;	     /* requests in WAIT_BUF */
 	struct list moving;	     /* requests in PULL or REPLY, that began first the first */
 	struct loop_timer transfer;  /* of these, the host must get some done */

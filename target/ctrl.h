@@ -91,6 +91,7 @@ struct ctrl {
 	struct changed_ns changed_ns;
 	struct error_log *errors; /* NULL before the first */
 	uint32_t announce;	  /* NVME_AEC_* of what the catalog has changed: ctrl_announce() */
+	uint32_t nr_aborts;	  /* out */
 	uint32_t nr_members;
 	uint32_t nr_waiting;
 	struct loop_timer replace;

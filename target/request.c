@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proto/nvme/identify.h"
+#include "target/abort.h"
 #include "target/cmd.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
@@ -373,10 +374,12 @@ void request_pulled(struct request *request, uint16_t status)
 		return;
 	}
 	request_step(request, REQUEST_CORE);
-	if (status)
+	if (status) {
 		request_complete(request, status);
-	else
+		abort_pull_failed(request->conn, request);
+	} else {
 		request_run(request);
+	}
 }
 
 void request_sent(struct request *request)

@@ -60,8 +60,10 @@ struct request {
 	const struct cmd *command; /* row of the command table; NULL: none such */
 	struct reactor_ns *ns;	   /* the namespace of an I/O command: request_set_ns() */
 	uint32_t nr_parts;	   /* of a command made of several I/Os: the next one */
-	struct share_claim claim;  /* of BUF */
-	struct list moving;	   /* while PULL or REPLY: the connection's */
+	/* Of an I/O that is to be the last of its command: target/abort.c. */
+	void (*part_done)(struct done *done, int res, unsigned flags);
+	struct share_claim claim; /* of BUF */
+	struct list moving;	  /* while PULL or REPLY: the connection's */
 	uint64_t moving_since_ns;
 
 	struct backend_io io;	     /* while EXEC */

@@ -225,3 +225,133 @@ def test_a_silent_host_is_dropped_in_time(start):
     queue = host.queue()
     assert 1.9 < until_end(host.admin, 6) < 4.0
     queue.expect_end(within=2)
+
+
+# --- Abort ---------------------------------------------------------------------------------------------
+
+ABORT_REQUESTED = 0x007
+ABORT_LIMIT = 0x103
+
+
+def aborts(admin, sqid, cid, count=1):
+    """Sends Aborts at once; their CIDs."""
+    cids = [admin.cid() for _ in range(count)]
+    admin.send(b"".join(admin.capsule(nvme.command(nvme.ABORT, cid=own, cdw=(cid << 16 | sqid,)))
+                        for own in cids))
+    return cids
+
+
+def test_a_write_whose_data_is_awaited_is_aborted_when_it_comes(hauld):
+    """Base 2.0 5.1: found in the queue of SQID; the aborted command is answered first."""
+    host = TcpHost(hauld)
+    queue = host.queue()
+    assert queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(8, 1), write=b"a" * 512)[0].status == 0
+    cid = queue.cid()
+    queue.send(queue.capsule(nvme.command(nvme.WRITE, cid=cid, nsid=1, cdw=nvme.rw_cdw(8, 1),
+                                          dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, 512))))
+    r2t = queue.recv_pdu()
+    assert r2t.kind == nvmetcp.R2T
+    acl = host.admin.identify(1)[1][258] + 1
+    cids = aborts(host.admin, 1, cid, acl + 1)
+    assert host.admin.finish(cids[-1])[0].status == ABORT_LIMIT
+    assert host.admin.command(nvme.KEEP_ALIVE)[0].status == 0
+    assert not set(cids) & set(host.admin.waiting), "not before the command is over"
+    queue.answer_r2t(r2t, b"b" * 512)
+    cqe, _ = queue.finish(cid)
+    assert cqe.status == ABORT_REQUESTED, cqe
+    for own in cids[:-1]:
+        cqe, _ = host.admin.finish(own)
+        assert cqe.status == 0 and cqe.dw0 & 1 == 0, cqe
+    assert queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(8, 1), read=512)[1] == b"a" * 512
+    host.close()
+
+
+def test_an_abort_is_answered_when_the_queue_of_its_command_goes(hauld):
+    host = TcpHost(hauld)
+    queue = host.queue()
+    cid = queue.cid()
+    queue.send(queue.capsule(nvme.command(nvme.WRITE, cid=cid, nsid=1, cdw=nvme.rw_cdw(8, 1),
+                                          dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, 512))))
+    assert queue.recv_pdu().kind == nvmetcp.R2T
+    own, = aborts(host.admin, 1, cid)
+    assert host.admin.command(nvme.KEEP_ALIVE)[0].status == 0
+    queue.close()
+    cqe, _ = host.admin.finish(own)
+    assert cqe.status == 0 and cqe.dw0 & 1, cqe
+    host.close()
+
+
+def test_an_async_event_request_is_aborted(start):
+    host = start()
+    if host.kind == "tcp":
+        cid = host.admin.cid()
+        host.admin.send(host.admin.capsule(nvme.command(nvme.ASYNC_EVENT, cid=cid)))
+        cqe, _ = host.admin.command(nvme.ABORT, cdw=(cid << 16,))
+        event, _ = host.admin.finish(cid)
+    else:
+        cid, own = host.admin.cid(), host.admin.cid()
+        host.admin.send(nvme.command(nvme.ASYNC_EVENT, cid=cid))
+        host.admin.send(nvme.command(nvme.ABORT, cid=own, cdw=(cid << 16,)))
+        event, cqe = host.admin.response(cid), host.admin.response(own)
+    assert event.status == ABORT_REQUESTED, event
+    assert cqe.status == 0 and cqe.dw0 & 1 == 0, cqe
+
+
+@pytest.mark.parametrize("sqid", [0, 1, 2, 0xFFFF])
+def test_an_abort_that_finds_nothing_says_so(start, sqid):
+    host = start()
+    host.queue()
+    cqe = host.admin.command(nvme.ABORT, cdw=(0x7FFF << 16 | sqid,))
+    cqe = cqe[0] if host.kind == "tcp" else cqe
+    assert cqe.status == 0 and cqe.dw0 & 1, cqe
+
+
+# --- reset and shutdown --------------------------------------------------------------------------------
+
+def cc(host, value):
+    answer = host.admin.property_set(nvme.CC, value) if host.kind == "tcp" else \
+        host.admin.property(nvme.PROPERTY_SET, nvme.CC, value)
+    assert answer.status == 0, answer
+
+
+def csts(host):
+    if host.kind == "tcp":
+        return host.admin.property_get(nvme.CSTS, 4)[1]
+    return host.admin.property(nvme.PROPERTY_GET, nvme.CSTS).dw0
+
+
+def until(host, mask, value):
+    limit = time.monotonic() + 10
+    while csts(host) & mask != value:
+        assert time.monotonic() < limit, hex(csts(host))
+
+
+def test_a_reset_ends_the_queues_and_lets_new_ones_in(start):
+    """Base 2.0 3.7.2: CSTS.RDY is 0 when it is over; the association stays."""
+    host = start()
+    for _ in range(5):
+        queues = [host.queue(qid) for qid in (1, 2, 3)]
+        for queue in queues:
+            assert host.read(queue) == 0
+        cc(host, 0)
+        until(host, 1, 0)
+        for queue in queues:
+            queue.expect_end()
+            host.leave(queue)
+        queue, cqe = host.connect(1)
+        assert cqe.status == nvme.SEQUENCE_ERROR, cqe
+        host.leave(queue)
+        host.admin.enable()
+
+
+def test_a_shutdown_ends_the_queues_and_is_reported(start):
+    """Base 2.0 3.6.2: CSTS.SHST."""
+    host = start()
+    queue = host.queue()
+    assert host.read(queue) == 0
+    cc(host, 0x00464001)
+    until(host, 0xC, 0x8)
+    queue.expect_end()
+    other, cqe = host.connect(2)
+    assert cqe.status == nvme.SEQUENCE_ERROR, cqe
+    host.leave(other)
