@@ -112,6 +112,19 @@ def test_discovery_keep_alive_is_the_hosts_own(target):
         admin.expect_end(within=4)
 
 
+@pytest.mark.parametrize("at", ["connect", "set features"])
+def test_a_host_that_keeps_alive_keeps_its_discovery_controller(target, at):
+    """B041"""
+    import time
+    with target.admin(nvme.DISCOVERY_NQN, kato=1000 if at == "connect" else 0) as admin:
+        if at != "connect":
+            assert admin.set_feature(0x0F, 1000).status == 0
+        assert admin.get_feature(0x0F)[0].dw0 == 1000
+        for _ in range(8):
+            time.sleep(0.4)
+            assert admin.command(nvme.KEEP_ALIVE)[0].status == 0
+
+
 def test_a_listener_that_left_ipv4_to_another_is_not_offered_to_ipv4_hosts(start_hauld):
     """Each host is told only of what it can reach."""
     import nvmetcp
