@@ -72,11 +72,37 @@ uint32_t conn_inline_limit(const struct conn *conn)
 
 /* --- the end --------------------------------------------------------------------------------- */
 
+/* On the port's reactor: whether the host may have one connection more, which is then counted. */
+static bool conn_admit(struct transport_handover *handover)
+{
+	struct reactor *reactor = handover->port->reactor;
+	uint32_t left = reactor->target->max_conns - reactor->target->nr_conns_all;
+	struct share *share = share_get(&reactor->shares, &handover->peer);
+
+	if (!share)
+		return false;
+	if (!share_may_take(share->nr_conns, 1, left)) {
+		share_log_refusal(share, "connections", share->nr_conns, left);
+		share_put(share);
+		return false;
+	}
+	share->nr_conns++;
+	handover->share = share;
+	return true;
+}
+
+static void conn_discharge(struct share *share)
+{
+	share->nr_conns--;
+	share_put(share);
+}
+
 /* On the port's reactor, which counts the connections. */
 static void conn_gone(struct loop_message *message)
 {
 	struct conn *conn = container_of(message, struct conn, gone);
 
+	conn_discharge(conn->conns_share);
 	target_conn_gone(conn->port, conn->reactor);
 	free(conn);
 }
@@ -252,15 +278,6 @@ int conn_set_depth(struct conn *conn, uint32_t depth)
 	return error;
 }
 
-int conn_set_ends(struct conn *conn, const struct sockaddr_storage *local,
-	const struct sockaddr_storage *peer)
-{
-	conn->local = *local;
-	conn->peer = *peer;
-	conn->share = share_get(&conn->reactor->shares, peer);
-	return conn->share ? 0 : -ENOMEM;
-}
-
 /* Address space for the deepest queue; pages come with use. */
 static int conn_alloc_requests(struct conn *conn)
 {
@@ -278,15 +295,18 @@ static int conn_alloc_requests(struct conn *conn)
 	return 0;
 }
 
-static struct conn *conn_create(struct reactor *reactor, struct port *port)
+static struct conn *conn_create(const struct transport_handover *handover)
 {
 	struct conn *conn = calloc(1, sizeof(*conn));
+	struct reactor *reactor = handover->reactor;
 
 	if (!conn)
 		return NULL;
 	conn->reactor = reactor;
-	conn->port = port;
-	conn->ops = port->ops;
+	conn->port = handover->port;
+	conn->ops = conn->port->ops;
+	conn->peer = handover->peer;
+	conn->conns_share = handover->share;
 	conn->number = reactor->next_conn_number;
 	conn->expected_qid = CONN_QID_UNKNOWN;
 	list_init(&conn->node);
@@ -299,13 +319,15 @@ static struct conn *conn_create(struct reactor *reactor, struct port *port)
 	loop_timer_init(&conn->transfer, conn_transfer_expired);
 	if (conn_reserve_timers(conn))
 		goto free_conn;
-	if (conn_alloc_requests(conn))
-		goto unreserve_timers;
+	conn->share = share_get(&reactor->shares, &conn->peer);
+	if (!conn->share || conn_alloc_requests(conn))
+		goto put_share;
 	reactor->next_conn_number += reactor->target->nr_reactors;
 	list_push_back(&reactor->conns, &conn->node);
 	return conn;
 
-unreserve_timers:
+put_share:
+	share_put(conn->share);
 	conn_unreserve_timers(conn);
 free_conn:
 	free(conn);
@@ -321,6 +343,7 @@ static void conn_refused(struct loop_message *message)
 	struct port *port = handover->port;
 	struct reactor *reactor = handover->reactor;
 
+	conn_discharge(handover->share);
 	port->ops->refuse(handover);
 	target_conn_gone(port, reactor);
 }
@@ -332,7 +355,7 @@ static void conn_start(struct loop_message *message)
 		container_of(message, struct transport_handover, message);
 	struct reactor *reactor = handover->reactor;
 	struct port *port = handover->port;
-	struct conn *conn = reactor->stage == REACTOR_SERVES ? conn_create(reactor, port) : NULL;
+	struct conn *conn = reactor->stage == REACTOR_SERVES ? conn_create(handover) : NULL;
 
 	if (!conn) {
 		handover->message.fn = conn_refused;
@@ -355,10 +378,7 @@ void conn_accept(struct port *port, struct transport_handover *handover)
 	handover->port = port;
 	if (!port->open && port_keep(port, handover))
 		return;
-	if (!port->open || target->stopping || target->nr_conns_all >= TARGET_MAX_CONNS) {
-		log_line_limited(&target->accept_log, loop_now_ns(port->reactor->loop),
-			LOG_LEVEL_WARNING, "a connection is refused: %s",
-			target->stopping ? "stopping" : "too many connections");
+	if (!port->open || target->stopping || !conn_admit(handover)) {
 		port->ops->refuse(handover);
 		return;
 	}

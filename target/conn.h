@@ -61,9 +61,10 @@ struct conn {
 	struct list node; /* the reactor's */
 	uint64_t number;  /* unique for the process's life: what the log calls it */
 
-	struct sockaddr_storage local; /* set by the transport in start(), see conn_set_ends() */
+	struct sockaddr_storage local; /* set by the transport in start() */
 	struct sockaddr_storage peer;
-	struct share *share; /* the host's, which PEER belongs to */
+	struct share *share;	   /* the host's, which PEER belongs to */
+	struct share *conns_share; /* the same host's on the port's reactor, for its connections */
 
 	/* Known to the transport before Connect (RDMA private data), else CONN_QID_UNKNOWN / 0. */
 	uint32_t expected_qid;
@@ -111,6 +112,8 @@ struct transport_handover {
 	struct list node; /* port->early */
 	struct port *port;
 	struct reactor *reactor;
+	struct sockaddr_storage peer; /* the host, whose share on the port's reactor is */
+	struct share *share;
 	int fd;	     /* TCP: the accepted socket */
 	void *cm_id; /* RDMA: struct rdma_cm_id * of the connection request, its event acknowledged
 		      */
@@ -120,10 +123,6 @@ struct transport_handover {
 	uint8_t responder_resources;
 };
 void conn_accept(struct port *port, struct transport_handover *handover);
-
-/* First of all in ops->start(): whose connection it is. -ENOMEM: start() must fail. */
-int conn_set_ends(struct conn *conn, const struct sockaddr_storage *local,
-	const struct sockaddr_storage *peer) must_check;
 
 /* Opens the requests for a submission queue of DEPTH entries. It is 1 when start() is called, which
  * may know better; Connect sets it for good. -EINVAL: less than before, or deeper than max_depth.

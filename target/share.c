@@ -78,7 +78,7 @@ void share_put(struct share *share)
 	if (!share || --share->nr_users)
 		return;
 	assert(!share->data.bytes && !share->reserve.bytes);
-	assert(!share->nr_ctrls && !share->nr_receives);
+	assert(!share->nr_ctrls && !share->nr_receives && !share->nr_conns);
 	assert(list_empty(&share->data.node) && list_empty(&share->reserve.node));
 	list_remove(&share->node);
 	free(share);

@@ -64,6 +64,7 @@ struct share {
 	uint64_t bytes[BUFPOOL_NR_SHELVES]; /* that it holds, by shelf */
 	uint32_t nr_ctrls;
 	uint32_t nr_receives;
+	uint32_t nr_conns; /* of all reactors: counted on their port's */
 	struct share_line data, reserve;
 };
 

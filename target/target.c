@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
@@ -33,6 +34,7 @@ int target_init(struct target *target, const struct target_settings *settings)
 	/* So few bytes are never cut short (getrandom(2)). */
 	if (getrandom(target->share_key, sizeof(target->share_key), 0) < 0)
 		return -errno;
+	target->max_conns = TARGET_MAX_CONNS;
 	publish_init(&target->publish, target);
 	change_queue_init(&target->changes, target);
 	target->catalog = catalog_create(NULL);
@@ -284,10 +286,25 @@ static int target_start_threads(struct target *target, char *why, size_t why_siz
 	return error ? error : target_start_reactors(target, why, why_size);
 }
 
+/* Descriptors that others need must not be connections. */
+static void target_limit_conns(struct target *target)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) ||
+		limit.rlim_cur >= TARGET_MAX_CONNS + TARGET_OTHER_FDS)
+		return;
+	target->max_conns = limit.rlim_cur > 2 * TARGET_OTHER_FDS
+				    ? (uint32_t)limit.rlim_cur - TARGET_OTHER_FDS
+				    : (uint32_t)limit.rlim_cur / 2;
+}
+
 int target_start(struct target *target, struct catalog *catalog, char *why, size_t why_size)
 {
-	int error = target_start_threads(target, why, why_size);
+	int error;
 
+	target_limit_conns(target);
+	error = target_start_threads(target, why, why_size);
 	if (error) {
 		catalog_free(catalog);
 		return error;

@@ -22,8 +22,10 @@ struct port;
 struct reactor;
 
 #define TARGET_MAX_REACTORS  64
-/* Connections of the process: each is a descriptor and some memory. */
-#define TARGET_MAX_CONNS     8192
+/* Connections of the process: each is a descriptor and some memory. A host alone may have half. */
+#define TARGET_MAX_CONNS     16384
+/* Descriptors that are for everything else, if there are so many. */
+#define TARGET_OTHER_FDS     512
 /* sun_path, with its end. */
 #define TARGET_CONTROL_BYTES 108
 
@@ -59,7 +61,7 @@ struct target {
 	uint32_t next_reactor;
 	bool stopping;
 	uint32_t nr_draining; /* reactors that have commands in flight */
-	struct log_limit accept_log;
+	uint32_t max_conns;
 
 	/* The control thread's, and messages between it and the first reactor. */
 	struct loop *loop;

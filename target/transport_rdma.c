@@ -110,6 +110,7 @@ static void transport_rdma_requested(struct transport_port *tp, const struct rdm
 		return;
 	}
 	handover->cm_id = note->id;
+	memcpy(&handover->peer, rdma_get_peer_addr(note->id), sizeof(handover->peer));
 	handover->fd = -1;
 	handover->private_len = note->private_len;
 	memcpy(handover->private_data, note->private_data, note->private_len);

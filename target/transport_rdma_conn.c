@@ -193,16 +193,11 @@ static int transport_rdma_prepare(struct conn *conn, const struct transport_hand
 	struct transport_state **ret_state, struct rdma_dev **ret_dev)
 {
 	struct rdma_cm_id *id = handover->cm_id;
-	struct sockaddr_storage local, peer;
 	int result = transport_rdma_state(conn->reactor, ret_state);
 
 	if (result)
 		return result;
-	memcpy(&local, rdma_get_local_addr(id), sizeof(local));
-	memcpy(&peer, rdma_get_peer_addr(id), sizeof(peer));
-	result = conn_set_ends(conn, &local, &peer);
-	if (result)
-		return result;
+	memcpy(&conn->local, rdma_get_local_addr(id), sizeof(conn->local));
 	result = rdma_dev_get(&(*ret_state)->devs, id->verbs, ret_dev);
 	if (result)
 		return result;

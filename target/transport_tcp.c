@@ -245,7 +245,7 @@ static const struct tcp_stream_ops tcp_ops = {
 static int tcp_start(struct conn *conn, struct transport_handover *handover)
 {
 	struct transport_conn *tc = calloc(1, sizeof(*tc));
-	struct sockaddr_storage local, peer;
+	struct sockaddr_storage peer;
 	int fd = handover->fd;
 	int ret = -ENOMEM;
 
@@ -255,10 +255,7 @@ static int tcp_start(struct conn *conn, struct transport_handover *handover)
 	tc->conn = conn;
 	tcp_item_init(&tc->icresp);
 	tcp_data_init(tc);
-	sock_names(fd, &local, &peer);
-	ret = conn_set_ends(conn, &local, &peer);
-	if (ret)
-		goto free_tc;
+	sock_names(fd, &conn->local, &peer);
 	ret = tcp_stream_init(&tc->stream, conn->reactor->loop, fd, true, &tcp_ops);
 	fd = -1;
 	if (ret)

@@ -59,7 +59,8 @@ static void tcp_port_rested(struct loop_timer *timer)
 		loop_timer_set(tp->loop, &tp->rest, loop_now_ns(tp->loop) + TCP_ACCEPT_REST_NS);
 }
 
-static void tcp_port_hand_over(struct transport_port *tp, int fd)
+static void tcp_port_hand_over(
+	struct transport_port *tp, const struct sockaddr_storage *peer, int fd)
 {
 	struct transport_handover *handover = calloc(1, sizeof(*handover));
 
@@ -68,6 +69,7 @@ static void tcp_port_hand_over(struct transport_port *tp, int fd)
 		return;
 	}
 	handover->port = tp->port;
+	handover->peer = *peer;
 	handover->fd = fd;
 	conn_accept(tp->port, handover);
 }
@@ -78,10 +80,11 @@ static void tcp_port_ready(struct loop_poll *poll, uint32_t events)
 
 	(void)events;
 	for (uint32_t i = 0; i < TCP_ACCEPT_BUDGET && tp->port; i++) {
-		int fd, ret = sock_accept(tp->fd, tp->port->tos, &fd);
+		struct sockaddr_storage peer;
+		int fd, ret = sock_accept(tp->fd, tp->port->tos, &peer, &fd);
 
 		if (!ret) {
-			tcp_port_hand_over(tp, fd);
+			tcp_port_hand_over(tp, &peer, fd);
 			continue;
 		}
 		if (ret == -EMFILE || ret == -ENFILE || ret == -ENOBUFS || ret == -ENOMEM)

@@ -115,7 +115,7 @@ int sock_listen(struct sockaddr_storage *address, int *ret_fd, bool *ret_v6only)
 	return 0;
 }
 
-int sock_accept(int listen_fd, uint8_t tos, int *ret_fd)
+int sock_accept(int listen_fd, uint8_t tos, struct sockaddr_storage *ret_peer, int *ret_fd)
 {
 	struct sockaddr_storage peer = {.ss_family = AF_UNSPEC};
 	socklen_t len = sizeof(peer);
@@ -129,6 +129,7 @@ int sock_accept(int listen_fd, uint8_t tos, int *ret_fd)
 		close(fd);
 		return ret;
 	}
+	*ret_peer = address_plain(&peer);
 	*ret_fd = fd;
 	return 0;
 }

@@ -22,7 +22,8 @@
  */
 int sock_listen(struct sockaddr_storage *address, int *ret_fd, bool *ret_v6only) must_check;
 /* The next host in line, tuned; -EAGAIN when there is none. */
-int sock_accept(int listen_fd, uint8_t tos, int *ret_fd) must_check;
+int sock_accept(
+	int listen_fd, uint8_t tos, struct sockaddr_storage *ret_peer, int *ret_fd) must_check;
 /* A tuned socket for an outgoing connection. */
 int sock_create(int family, uint8_t tos, int *ret_fd) must_check;
 /* Both ends of a connected socket; an end that cannot be told is zeroed. */

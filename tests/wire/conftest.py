@@ -7,6 +7,7 @@
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -40,7 +41,7 @@ class Hauld:
     """
 
     def __init__(self, directory, *args, engine=None, env=None, leftovers=False,
-                 default_control=False):
+                 default_control=False, nofile=None):
         self.log_path = pathlib.Path(directory) / f"hauld-{id(self)}.log"
         self.objects = self.log_path.with_suffix(".objects")
         self.leftovers = leftovers
@@ -57,7 +58,7 @@ class Hauld:
                                             stdin=subprocess.DEVNULL, text=True,
                                             env={**os.environ, "SOFTRDMA_STATS": str(self.objects),
                                                  **(env or {})},
-                                            preexec_fn=_die_with_parent)
+                                            preexec_fn=lambda: _before(nofile))
         self.uris = []
         for line in self.process.stdout:
             listening = re.match(r"listening on (\S+)", line)
@@ -100,6 +101,12 @@ def objects_left(path, expected=True):
 def rdma_environment():
     """RDMA without a device: the test library in place of the system's (tests/softrdma)."""
     return {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "tests" / "softrdma")}
+
+
+def _before(nofile):
+    _die_with_parent()
+    if nofile:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
 
 
 def _die_with_parent():

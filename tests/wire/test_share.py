@@ -5,6 +5,7 @@ Hosts are told from each other by their address, and any address of 127.0.0.0/8 
 """
 import contextlib
 import signal
+import socket
 import time
 
 import conftest
@@ -25,11 +26,11 @@ def start(request, tmp_path):
     """start("tcp" or "rdma", option...): a hauld with one reactor."""
     started = []
 
-    def run(transport, *options, fault=""):
+    def run(transport, *options, fault="", **kw):
         env = {**conftest.rdma_environment(), "SOFTRDMA_FAULT": fault}
         started.append(conftest.Hauld(
             tmp_path, "--listen", f"{transport}://127.0.0.1:0", "--threads", "1", *options,
-            "--export", f"ram:16M,nqn={NQN}", engine=request.param, env=env))
+            "--export", f"ram:16M,nqn={NQN}", engine=request.param, env=env, **kw))
         return started[-1]
 
     yield run
@@ -166,6 +167,26 @@ def test_a_host_has_at_most_half_of_the_controllers(start):
         with nvmetcp.Tcp(hauld.address, source=GREEDY) as admin:
             if admin.connect(subnqn=NQN).status == 0:
                 return
+        time.sleep(0.05)
+    raise AssertionError("its share did not come back")
+
+
+def test_a_host_has_at_most_half_of_the_connections(start):
+    """The rest of the descriptors is for others, and some for disks and the like."""
+    hauld = start("tcp", nofile=1124)
+    with contextlib.ExitStack() as stack:
+        for _ in range(700):
+            sock = stack.enter_context(socket.socket())
+            sock.settimeout(PROMPT)
+            sock.bind((GREEDY, 0))
+            sock.connect(hauld.address)
+        wait_for_log(hauld, f"host {GREEDY} is refused more connections: it has 306", PROMPT)
+        assert sock.recv(1) == b"", "the last one is not closed"
+        tcp_works(hauld)
+    for _ in range(100):
+        with contextlib.suppress(nvmetcp.Closed, ConnectionError):
+            tcp_works(hauld, source=GREEDY)
+            return
         time.sleep(0.05)
     raise AssertionError("its share did not come back")
 

@@ -58,14 +58,11 @@ static int sim_start(struct conn *conn, struct transport_handover *handover)
 {
 	struct sim *sim = sim_of_conn(conn);
 	struct transport_conn *tc = calloc(1, sizeof(*tc));
-	struct sockaddr_storage peer = {.ss_family = AF_INET};
-
-	((struct sockaddr_in *)&peer)->sin_addr.s_addr = htonl(0x0a000000 + sim->host);
 	tc->conn = conn;
 	list_init(&tc->pulling);
 	list_init(&tc->replying);
 	conn->transport = tc;
-	assert_int_equal(conn_set_ends(conn, &conn->port->address, &peer), 0);
+	conn->local = conn->port->address;
 	sim->conns[handover->private_len].conn = conn;
 	free(handover);
 	return 0;
@@ -433,6 +430,8 @@ struct sim_conn *sim_accept_at(struct sim *sim, struct port *port)
 
 	assert_true(index < SIM_MAX_CONN);
 	handover->private_len = index; /* how start() finds its place */
+	handover->peer.ss_family = AF_INET;
+	((struct sockaddr_in *)&handover->peer)->sin_addr.s_addr = htonl(0x0a000000 + sim->host);
 	conn_accept(port, handover);
 	sim_settle(sim);
 	return sim->conns[index].conn ? &sim->conns[index] : NULL;

@@ -318,6 +318,33 @@ static void a_host_may_not_have_the_last_controllers(void **state)
 	sim_destroy(sim);
 }
 
+/* --- connections ----------------------------------------------------------------------------- */
+
+static void a_host_may_not_have_the_last_connections(void **state)
+{
+	struct sim *sim = sim_create(2, MEMORY);
+	struct sim_conn *mine[3];
+
+	(void)state;
+	sim->target.max_conns = 6;
+	sim->host = 1;
+	for (unsigned i = 0; i < 3; i++) {
+		mine[i] = sim_accept(sim);
+		assert_non_null(mine[i]);
+	}
+	assert_null(sim_accept(sim));
+	sim->host = 2;
+	assert_non_null(sim_accept(sim));
+	sim->host = 3;
+	assert_non_null(sim_accept(sim));
+	sim->host = 1;
+	for (unsigned i = 0; i < 3; i++)
+		conn_close(mine[i]->conn, "test");
+	sim_settle(sim);
+	assert_non_null(sim_accept(sim));
+	sim_destroy(sim);
+}
+
 /* --- who is one host ------------------------------------------------------------------------- */
 
 static const struct {
@@ -476,6 +503,7 @@ int main(void)
 		cmocka_unit_test(connect_and_identify_wait_for_nobodys_data),
 		cmocka_unit_test(connects_without_data_hold_up_no_other_host),
 		cmocka_unit_test(a_host_may_not_have_the_last_controllers),
+		cmocka_unit_test(a_host_may_not_have_the_last_connections),
 		cmocka_unit_test(a_host_is_an_address_or_an_ipv6_network),
 		cmocka_unit_test(a_host_that_takes_too_long_for_its_part_is_ended),
 		cmocka_unit_test(the_earliest_deadline_counts),

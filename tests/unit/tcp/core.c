@@ -160,17 +160,10 @@ void conn_quiesced(struct conn *conn)
 	conn->transport_quiesced = true;
 }
 
-int conn_set_ends(struct conn *conn, const struct sockaddr_storage *local,
-	const struct sockaddr_storage *peer)
-{
-	conn->local = *local;
-	conn->peer = *peer;
-	return 0;
-}
-
 void conn_accept(struct port *port, struct transport_handover *handover)
 {
 	assert_ptr_equal(port, &core.port);
+	core.conn.peer = handover->peer;
 	assert_int_equal(transport_tcp_ops.start(&core.conn, handover), 0);
 }
 
