@@ -4,6 +4,8 @@
  */
 #include "target/cmd_io.h"
 
+#include <errno.h>
+
 #include "proto/nvme/log.h"
 #include "target/conn.h"
 #include "target/reactor_ns.h"
@@ -51,8 +53,10 @@ uint16_t cmd_io_prepare_rw(struct request *request, enum backend_op op)
 	return 0;
 }
 
-uint16_t cmd_io_status(const struct backend_io *io, int res)
+uint16_t cmd_io_status(struct backend_io *io, int res)
 {
+	if (unlikely(res == -EROFS))
+		reactor_ns_note_refused_write(container_of(io, struct request, io)->ns);
 	return nvme_status_from_errno(res, io->op != BACKEND_READ);
 }
 

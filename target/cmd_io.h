@@ -18,7 +18,7 @@ uint16_t cmd_io_prepare_rw(struct request *request, enum backend_op op);
 uint16_t cmd_io_prepare_transfer(struct request *request, enum backend_op op);
 
 /* The status of an I/O that ended with RES. */
-uint16_t cmd_io_status(const struct backend_io *io, int res);
+uint16_t cmd_io_status(struct backend_io *io, int res);
 /* Ends the command with its only I/O. */
 void cmd_io_done(struct done *done, int res, unsigned flags);
 

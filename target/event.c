@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "proto/nvme/log.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/reactor.h"
@@ -28,8 +29,9 @@ static void event_set_masked(struct events *events, uint8_t lid, bool masked)
  */
 static uint32_t event_config_bits(enum nvme_aer_type type, uint8_t info)
 {
+	/* Of what makes media unreliable, only this happens here. */
 	if (type == NVME_AER_SMART)
-		return NVME_AEC_SMART;
+		return NVME_SMART_READ_ONLY;
 	if (type != NVME_AER_NOTICE)
 		return 0;
 	switch (info) {

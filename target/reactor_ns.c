@@ -26,10 +26,13 @@ void reactor_ns_count_error(struct reactor_ns *ns, uint16_t status)
 
 	if (code >= NVME_SC_WRITE_FAULT && code <= NVME_SC_REFTAG_CHECK)
 		ns->nr_media_errors++;
-	if (code == NVME_SC_NS_WRITE_PROTECTED && !ns->ns.read_only) {
-		ns->refused_write = true;
-		ns->writes_then = ns->counts[NS_COUNT_WRITE].commands;
-	}
+}
+
+void reactor_ns_note_refused_write(struct reactor_ns *ns)
+{
+	ns->tell_read_only |= !reactor_ns_turned_read_only(ns);
+	ns->refused_write = true;
+	ns->writes_then = ns->counts[NS_COUNT_WRITE].commands;
 }
 
 /* --- attach and undo ------------------------------------------------------------------------- */

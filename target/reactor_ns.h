@@ -40,6 +40,7 @@ struct reactor_ns {
 	uint64_t nr_media_errors;
 	bool refused_write; /* the disk, as if it were read-only; WRITES_THEN had succeeded */
 	uint64_t writes_then;
+	bool tell_read_only;	  /* hosts are to hear of it with the next error */
 	struct loop_message gone; /* to the control thread, which then frees it */
 };
 
@@ -67,7 +68,9 @@ static inline void reactor_ns_count(struct reactor_ns *ns, enum ns_counts what, 
 
 /* A command for NS ends with an error. */
 void reactor_ns_count_error(struct reactor_ns *ns, uint16_t status);
-/* Its disk takes no writes any more although it is not exported read-only. */
+/* Its disk has refused a write as read-only, which it was not when it was opened for writing. */
+void reactor_ns_note_refused_write(struct reactor_ns *ns);
+/* ... and has taken none since. */
 static inline bool reactor_ns_turned_read_only(const struct reactor_ns *ns)
 {
 	return ns->refused_write && ns->counts[NS_COUNT_WRITE].commands == ns->writes_then;

@@ -15,6 +15,7 @@
 #include "target/error_log.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
+#include "target/smart.h"
 
 #define BIT(state) (1u << (state))
 
@@ -435,6 +436,10 @@ void request_complete(struct request *request, uint16_t status)
 		request_step(request, REQUEST_CORE);
 	if (conn->state != CONN_LIVE) {
 		request_free(request);
+		return;
+	}
+	if (unlikely(status) && request->ns && unlikely(request->ns->tell_read_only)) {
+		smart_warn(request, status);
 		return;
 	}
 	status = request_note(request, status);

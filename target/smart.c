@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "proto/nvme/identify.h"
 #include "proto/nvme/log.h"
@@ -126,4 +127,54 @@ void smart_log_run(struct request *request)
 	snprintf(smart->nqn, sizeof(smart->nqn), "%s", request->conn->subsys->nqn);
 	request_hand_to(request, REQUEST_EXEC);
 	round_start(&smart->round, reactor->target, reactor->loop, smart_visit, smart_done);
+}
+
+/* --- the warning ----------------------------------------------------------------------------- */
+
+struct smart_warning {
+	struct round round;
+	struct request *request; /* in EXEC */
+	uint16_t status;
+	char nqn[NVME_NQN_MAX + 1];
+};
+
+static void smart_warn_visit(struct round *round, struct reactor *reactor)
+{
+	const struct smart_warning *warning = container_of(round, struct smart_warning, round);
+
+	for (uint32_t slot = 0; slot < REACTOR_MAX_CTRLS; slot++) {
+		struct ctrl *ctrl = reactor->ctrls[slot];
+
+		if (ctrl && !strcmp(ctrl->subsys->nqn, warning->nqn))
+			event_raise(
+				ctrl, NVME_AER_SMART, NVME_AER_SMART_RELIABILITY, NVME_LOG_SMART);
+	}
+	round_go_on(round);
+}
+
+static void smart_warn_done(struct round *round)
+{
+	struct smart_warning *warning = container_of(round, struct smart_warning, round);
+
+	if (request_executed(warning->request))
+		request_complete(warning->request, warning->status);
+	free(warning);
+}
+
+void smart_warn(struct request *request, uint16_t status)
+{
+	struct reactor *reactor = request->conn->reactor;
+	struct smart_warning *warning = malloc(sizeof(*warning));
+
+	request->ns->tell_read_only = false;
+	if (!warning) {
+		request_complete(request, status);
+		return;
+	}
+	warning->request = request;
+	warning->status = status;
+	snprintf(warning->nqn, sizeof(warning->nqn), "%s", request->conn->subsys->nqn);
+	request_hand_to(request, REQUEST_EXEC);
+	round_start(
+		&warning->round, reactor->target, reactor->loop, smart_warn_visit, smart_warn_done);
 }

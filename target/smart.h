@@ -15,4 +15,8 @@ uint16_t smart_log_check(const struct request *request);
 /* Ends the command, later. */
 void smart_log_run(struct request *request);
 
+/* The disk of the request's namespace has turned read-only: tells all hosts of the subsystem that
+ * want to know, then ends the request, which is in CORE, with STATUS. */
+void smart_warn(struct request *request, uint16_t status);
+
 #endif

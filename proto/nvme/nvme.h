@@ -320,6 +320,10 @@ enum nvme_aer_type {
 	NVME_AER_VENDOR = 7,
 };
 
+enum nvme_aer_smart {
+	NVME_AER_SMART_RELIABILITY = 0x00,
+};
+
 enum nvme_aer_notice {
 	NVME_AER_NOTICE_NS_CHANGED = 0x00,
 	NVME_AER_NOTICE_FW_ACTIVATION = 0x01,

@@ -264,9 +264,21 @@ static void disk_that_turns_read_only_is_a_critical_warning_until_it_takes_write
 {
 	struct host host = setup();
 	struct nvme_cmd cmd = sim_rw(NVME_OPC_WRITE, 0, 1);
+	struct sim_conn *other = sim_admin(host.sim, SIM_OTHER);
+	unsigned replies;
 
 	(void)state;
+	sim_set_feature(host.sim, host.admin, NVME_FEAT_ASYNC_EVENT, NVME_SMART_READ_ONLY);
+	sim_set_feature(host.sim, other, NVME_FEAT_ASYNC_EVENT, NVME_SMART_READ_ONLY);
+	sim_ask_event(host.sim, host.admin);
+	sim_ask_event(host.sim, other);
+	replies = other->nr_replies;
 	host.sim->next_result = -EROFS;
+	assert_int_equal(
+		sim_run(host.sim, host.queue, &cmd), NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR);
+	assert_int_equal(le32_get(host.admin->last.dw0),
+		NVME_AER(NVME_AER_SMART, NVME_AER_SMART_RELIABILITY, NVME_LOG_SMART));
+	assert_int_equal(other->nr_replies, replies);
 	assert_int_not_equal(sim_run(host.sim, host.queue, &cmd), 0);
 	assert_int_equal(read_smart(&host, 1)->critical_warning, NVME_SMART_READ_ONLY);
 	assert_int_equal(read_smart(&host, 0)->critical_warning, NVME_SMART_READ_ONLY);
@@ -274,6 +286,19 @@ static void disk_that_turns_read_only_is_a_critical_warning_until_it_takes_write
 	host.sim->next_result = 0;
 	run_io(&host, host.queue, NVME_OPC_WRITE, 1, 1);
 	assert_int_equal(read_smart(&host, 1)->critical_warning, 0);
+	sim_destroy(host.sim);
+}
+
+static void write_to_a_read_only_namespace_is_no_warning(void **state)
+{
+	struct host host = setup();
+	struct nvme_cmd cmd = sim_rw(NVME_OPC_WRITE, 0, 1);
+
+	(void)state;
+	cmd.nsid = le32(3);
+	assert_int_equal(
+		sim_run(host.sim, host.queue, &cmd), NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR);
+	assert_int_equal(read_smart(&host, NVME_NSID_ALL)->critical_warning, 0);
 	sim_destroy(host.sim);
 }
 
@@ -305,6 +330,7 @@ int main(void)
 		cmocka_unit_test(smart_counts_media_errors_and_entries),
 		cmocka_unit_test(
 			disk_that_turns_read_only_is_a_critical_warning_until_it_takes_writes),
+		cmocka_unit_test(write_to_a_read_only_namespace_is_no_warning),
 		cmocka_unit_test(host_may_go_while_smart_is_added_up),
 	};
 
