@@ -657,6 +657,78 @@ static void events_that_do_not_belong_end_at_most_the_queue(void **state)
 	nr_quiesced = 1;
 }
 
+static void connect_anew(void)
+{
+	queue_init();
+	assert_int_equal(queue.ops->alloc(&queue), 0);
+	pair.server.keep_slots = true;
+	queue.ops->connect(&queue);
+	assert_true(both_wait(&nr_connected, 1));
+	assert_int_equal(connected_result, 0);
+	while (!pair.server.connected)
+		both_turn(1);
+}
+
+static void one_read(void)
+{
+	const struct iovec iov = {memory, 4096};
+	struct haul_request *request = submit(1, 1, &iov, 1);
+	struct rdma_slot *slot = target_take();
+
+	target_reply(1, &((struct nvme_cmd *)slot->capsule)->sgl, 1);
+	rdma_slot_put(slot);
+	assert_true(both_wait(&nr_done, 1));
+	assert_int_equal(request->result, 0);
+}
+
+/* To a queue that works, twice: what says nothing about it changes nothing. */
+static void an_event_ends_a_queue_only_if_it_tells_of_its_end(void **state)
+{
+	static const struct {
+		enum rdma_cm_event_type type;
+		bool ends;
+	} cases[] = {
+		{RDMA_CM_EVENT_ADDR_RESOLVED, false},
+		{RDMA_CM_EVENT_ADDR_ERROR, true},
+		{RDMA_CM_EVENT_ROUTE_RESOLVED, false},
+		{RDMA_CM_EVENT_ROUTE_ERROR, true},
+		{RDMA_CM_EVENT_CONNECT_REQUEST, true},
+		{RDMA_CM_EVENT_CONNECT_RESPONSE, true},
+		{RDMA_CM_EVENT_CONNECT_ERROR, true},
+		{RDMA_CM_EVENT_UNREACHABLE, true},
+		{RDMA_CM_EVENT_REJECTED, false},
+		{RDMA_CM_EVENT_ESTABLISHED, false},
+		{RDMA_CM_EVENT_DISCONNECTED, true},
+		{RDMA_CM_EVENT_DEVICE_REMOVAL, true},
+		{RDMA_CM_EVENT_MULTICAST_JOIN, false},
+		{RDMA_CM_EVENT_MULTICAST_ERROR, false},
+		{RDMA_CM_EVENT_ADDR_CHANGE, false},
+		{RDMA_CM_EVENT_TIMEWAIT_EXIT, false},
+	};
+	struct rdma_cm_note note;
+	unsigned i;
+
+	(void)state;
+	queue.ops->free(&queue);
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		connect_anew();
+		note = (struct rdma_cm_note){.id = queue.transport->id, .type = cases[i].type};
+		queue.transport->owner.event(&queue.transport->owner, &note);
+		queue.transport->owner.event(&queue.transport->owner, &note);
+		both_turn(3);
+		assert_int_equal(nr_failed > 0, cases[i].ends);
+		assert_int_equal(nr_connected, 1);
+		if (!cases[i].ends)
+			one_read();
+		disconnect();
+		queue.ops->free(&queue);
+		pair_disconnect(&pair);
+		pair_reset(&pair);
+	}
+	assert_int_equal(queue.ops->alloc(&queue), 0);
+	nr_quiesced = 1;
+}
+
 #define PLAIN(test)	cmocka_unit_test_setup_teardown(test, setup, teardown)
 #define CONNECTED(test) cmocka_unit_test_setup_teardown(test, setup_connected, teardown)
 
@@ -681,6 +753,7 @@ int main(void)
 		CONNECTED(a_disconnect_brings_everything_back_first),
 		CONNECTED(the_targets_end_is_told_once),
 		PLAIN(events_that_do_not_belong_end_at_most_the_queue),
+		PLAIN(an_event_ends_a_queue_only_if_it_tells_of_its_end),
 	};
 
 	return cmocka_run_group_tests_name("rdma_initiator", tests, NULL, NULL);
