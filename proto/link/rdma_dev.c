@@ -26,7 +26,7 @@ static void rdma_dev_explain_memlock(struct rdma_dev *dev, size_t length, int er
 	struct rlimit limit = {0};
 
 	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
-	log_line_limited(&dev->limit, loop_now_ns(dev->devs->loop), LOG_LEVEL_ERROR,
+	log_line_limited(&dev->devs->limit, loop_now_ns(dev->devs->loop), LOG_LEVEL_ERROR,
 		"rdma: %s: cannot register %zu bytes: %s; locked memory is limited to %llu bytes: "
 		"raise it (LimitMEMLOCK= of the unit, memlock in limits.conf, or ulimit -l)",
 		rdma_dev_name(dev), length, strerror(error), (unsigned long long)limit.rlim_cur);
@@ -42,9 +42,9 @@ int rdma_dev_register(
 		if (error == ENOMEM || error == EPERM)
 			rdma_dev_explain_memlock(dev, length, error);
 		else
-			log_line_limited(&dev->limit, loop_now_ns(dev->devs->loop), LOG_LEVEL_ERROR,
-				"rdma: %s: cannot register %zu bytes: %s", rdma_dev_name(dev),
-				length, strerror(error));
+			log_line_limited(&dev->devs->limit, loop_now_ns(dev->devs->loop),
+				LOG_LEVEL_ERROR, "rdma: %s: cannot register %zu bytes: %s",
+				rdma_dev_name(dev), length, strerror(error));
 		return error ? -error : -ENOMEM;
 	}
 	*ret = mr;
@@ -577,7 +577,8 @@ int rdma_dev_get(struct rdma_devs *devs, struct ibv_context *verbs, struct rdma_
 	}
 	result = rdma_dev_open(devs, verbs, ret);
 	if (result) {
-		log_error("rdma: cannot use %s: %s", ibv_get_device_name(verbs->device),
+		log_line_limited(&devs->limit, loop_now_ns(devs->loop), LOG_LEVEL_ERROR,
+			"rdma: cannot use %s: %s", ibv_get_device_name(verbs->device),
 			strerror(-result));
 		return result;
 	}

@@ -37,6 +37,7 @@ struct rdma_devs {
 	uint32_t comp_vector;	/* interrupts of different loops go to different CPUs */
 	uint64_t drain_ns;	/* RDMA_DRAIN_NS */
 	uint64_t *nr_doorbells; /* counts calls that post; may be NULL */
+	struct log_limit limit; /* of what short devices say at each attempt */
 	uint32_t nr_closing;	/* devices (and channels) that are not quite off the loop yet */
 	/* A device came or goes: for who has more to register with it, or needs its SRQ (ADDED
 	 * makes it). May be NULL. When ADDED fails the device is not used. */
@@ -55,9 +56,8 @@ struct rdma_dev {
 	struct ibv_context *verbs;
 	struct ibv_device_attr attr;
 	bool iwarp;
-	bool can_invalidate;	/* SEND with invalidate works */
-	bool failed;		/* removed or broken: no new user */
-	struct log_limit limit; /* of what a short device says at each attempt */
+	bool can_invalidate; /* SEND with invalidate works */
+	bool failed;	     /* removed or broken: no new user */
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;

@@ -265,7 +265,7 @@ static void rdma_ep_post_failed(
 		if (ep->dev->send_wr[i].send_flags & IBV_SEND_SIGNALED)
 			ep->nr_signalled_out--;
 	}
-	log_line_limited(&ep->dev->limit, loop_now_ns(ep->dev->devs->loop), LOG_LEVEL_ERROR,
+	log_line_limited(&ep->dev->devs->limit, loop_now_ns(ep->dev->devs->loop), LOG_LEVEL_ERROR,
 		"rdma: %s: cannot post work requests: %s", rdma_dev_name(ep->dev), strerror(error));
 	rdma_ep_fail(ep, -error, "work requests could not be posted");
 }

@@ -102,7 +102,7 @@ void rdma_srq_flush(struct rdma_srq *srq)
 		if (result >= 0)
 			continue;
 		/* The slots stay free and are tried again with the next one that comes back. */
-		log_line_limited(&srq->dev->limit, loop_now_ns(srq->dev->devs->loop),
+		log_line_limited(&srq->dev->devs->limit, loop_now_ns(srq->dev->devs->loop),
 			LOG_LEVEL_ERROR, "rdma: %s: cannot post receives: %s",
 			rdma_dev_name(srq->dev), strerror(-result));
 		return;
