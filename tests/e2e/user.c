@@ -3,11 +3,11 @@
  * Programs of users of libhaul that do what haul and fio do not: sleep between I/Os, keep two
  * targets on one loop, fork, connect again and again.
  *
- *	user gaps URI ENGINE COUNT        prints the longest time from a start to its event
- *	user two URI URI ENGINE BATCH     reads from both till the first dies; BATCH events at once
- *	user fork URI ENGINE COUNT        writes and reads while COUNT children come and go
- *	user rounds URI ENGINE COUNT      connects, makes a queue, reads, disconnects
- *	user borders URI ENGINE           I/O across the borders of registered memory
+ *	user gaps URI ENGINE COUNT     prints the longest time from a start to its event
+ *	user two URI URI ENGINE BATCH  reads from both, until the first one dies
+ *	user fork URI ENGINE COUNT     writes and reads while COUNT children come and go
+ *	user rounds URI ENGINE COUNT   connects, makes queues, reads, closes and disconnects
+ *	user borders URI ENGINE        I/O across the borders of registered memory
  */
 #include <errno.h>
 #include <poll.h>
@@ -29,6 +29,7 @@ enum {
 	MAX_EVENTS = 128,
 	BURST_EVENTS = 16, /* taken at once: a burst needs several turns */
 	NR_BURSTS = 20,
+	NR_QUEUES = 8,
 	MORE_READS = 2000, /* of the target that lives on */
 };
 
@@ -398,6 +399,27 @@ static int user_fork(struct user *user, char **arguments)
 
 /* --- rounds -------------------------------------------------------------------------------- */
 
+/* NR_QUEUES more of little depth, made at once and closed at once. */
+static void user_more_queues(struct user *user)
+{
+	const struct haul_queue_options options = {.size = sizeof(options), .depth = 8};
+	struct haul_queue *queues[NR_QUEUES];
+	int result, i;
+
+	for (i = 0; i < NR_QUEUES; i++) {
+		result = haul_queue_create(user->ctrl, &options, 0, &queues[i]);
+		if (result)
+			user_die(user, "queue", result);
+	}
+	user_take(user, NR_QUEUES, false);
+	for (i = 0; i < NR_QUEUES; i++) {
+		result = haul_queue_close(queues[i], 0);
+		if (result)
+			user_die(user, "close", result);
+	}
+	user_take(user, NR_QUEUES, false);
+}
+
 static int user_rounds(struct user *user, char **arguments)
 {
 	int count = atoi(arguments[2]), i;
@@ -407,9 +429,11 @@ static int user_rounds(struct user *user, char **arguments)
 	for (i = 0; i < count; i++) {
 		user_connect(user, arguments[0]);
 		user_step(user, "read", user_start(user, 0, false));
+		user_more_queues(user);
 		user_disconnect(user);
 	}
-	printf("%d rounds in %llu ms\n", count, (unsigned long long)(user_now_us() - begin) / 1000);
+	printf("%d connections in %llu ms\n", count * (NR_QUEUES + 2),
+		(unsigned long long)(user_now_us() - begin) / 1000);
 	haul_mem_unregister(user->mem);
 	free(user->bytes);
 	return 0;

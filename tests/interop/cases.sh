@@ -21,6 +21,7 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	haul_takes_a_free_form_name_tcp haul_follows_a_referral_of_the_kernel_tcp
 	engine_to_kernel_target_tcp engine_to_kernel_target_rdma
 	engine_to_hauld_tcp engine_to_hauld_rdma
+	users_program_that_forks_rdma users_program_connects_again_and_again_rdma queues_outlive_a_change_of_mtu_rdma
 	capture_of_two_kernels_rdma capture_of_engine_and_hauld_rdma
 	capture_of_a_kernel_host_and_hauld_rdma capture_of_a_kernel_host_and_hauld_tcp"
 
@@ -352,6 +353,56 @@ engine_to_hauld() {
 }
 engine_to_hauld_tcp() { engine_to_hauld tcp; }
 engine_to_hauld_rdma() { engine_to_hauld rdma; }
+
+# A program with registered memory that forks: parent, child and device each keep what is theirs (PITFALLS B120).
+users_program_that_forks_rdma() {
+	start_hauld rdma
+	"$build/tests/e2e/user" fork "rdma://$address/$nqn/1" io_uring 40 < /dev/null || fail "the program ended with status $?"
+	stop_hauld
+}
+
+# rdma_objects: how many objects of each kind the kernel keeps for rxe0.
+rdma_objects() { rdma resource show rxe0 | grep -oE '(qp|cq|mr|pd|srq|cm_id) [0-9]+' | tr '\n' ' '; }
+
+# soft-RoCE has been known to run out of memory after a hundred rounds, because of objects that programs left (B122).
+users_program_connects_again_and_again_rdma() {
+	local user=$build/tests/e2e/user before i
+	start_hauld rdma
+	"$user" rounds "rdma://$address/$nqn/1" io_uring 1 || fail "the first round ended with status $?"
+	before=$(rdma_objects)
+	"$user" rounds "rdma://$address/$nqn/1" io_uring 25 || fail "250 connections ended with status $?"
+	for ((i = 0; i < 25; i++)); do
+		[ "$(rdma_objects)" != "$before" ] || break
+		sleep 0.2
+	done
+	echo "before: $before after: $(rdma_objects)"
+	[ "$(rdma_objects)" = "$before" ] || fail "objects are left: before $before, after $(rdma_objects)"
+	stop_hauld
+	! grep -E 'error|cannot' $tmp.hauld || fail "hauld complained: $(grep -E 'error|cannot' $tmp.hauld | tail -1)"
+}
+
+# The MTU of the port changes under load: no queue is lost, and the data is right (B124).
+queues_outlive_a_change_of_mtu_rdma() {
+	local load i
+	start_hauld rdma
+	engine_fio "rdma://$address/$nqn/1" --rate=1m &
+	load=$!
+	# The first association looks the sizes up.
+	while [ "$(grep -c " connected to $nqn" $tmp.hauld)" -lt 2 ] && kill -0 $load; do
+		sleep 0.1
+	done
+	for ((i = 0; ; i++)); do
+		ip link set rdma0 mtu $((i % 2 ? 4500 : 1500))
+		sleep 0.3
+		kill -0 $load 2> /dev/null || break
+	done
+	ip link set rdma0 mtu 4500
+	echo "$i changes"
+	wait $load || fail "fio ended with status $?"
+	stop_hauld
+	[ $i -ge 4 ] || fail "the load was over after $i changes"
+	[ "$(grep -c " connected to $nqn" $tmp.hauld)" = 2 ] || fail "a queue was lost"
+}
 
 # --- what tests/interop/read_capture is to read afterwards ---------------------------------------------------------------
 
