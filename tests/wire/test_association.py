@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Associations over TCP and RDMA: who joins, how long they live, what ends with them (NVMe base 2.0 3.1.2, 3.9)."""
+import struct
 import time
 
 import conftest
@@ -18,6 +19,7 @@ class TcpHost:
 
     def __init__(self, hauld, **kw):
         self.address = conftest.split_uri(hauld.uris[0])
+        self.names = {key: kw[key] for key in ("hostnqn",) if key in kw}
         self.admin = nvmetcp.Admin(self.address, NQN, **kw)
         self.cntlid = self.admin.cntlid
 
@@ -27,13 +29,28 @@ class TcpHost:
         return queue, queue.connect(subnqn=NQN, cntlid=kw.pop("cntlid", self.cntlid), **kw)
 
     def queue(self, qid=1):
-        queue, cqe = self.connect(qid)
+        queue, cqe = self.connect(qid, **self.names)
         assert cqe.status == 0, cqe
         return queue
 
     @staticmethod
     def read(queue):
         return queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 1), read=512)[0].status
+
+    @staticmethod
+    def begin_write(queue, data):
+        """The target has the data of a write of block 0 and says nothing yet."""
+        queue.send(queue.capsule(nvme.command(
+            nvme.WRITE, cid=queue.cid(), nsid=1, cdw=nvme.rw_cdw(0, 1),
+            dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 512)), data))
+
+    @staticmethod
+    def write(queue, data):
+        return queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(0, 1), write=data)[0].status
+
+    def begin_enabling(self):
+        self.admin.send(self.admin.capsule(nvme.fabrics(
+            nvme.PROPERTY_SET, struct.pack("<B3xIQ", 0, nvme.CC, 0x00460001), cid=self.admin.cid())))
 
     def keep_alive(self):
         return self.admin.command(nvme.KEEP_ALIVE)[0].status
@@ -49,14 +66,16 @@ class TcpHost:
 class RdmaHost:
     kind = "rdma"
 
-    def __init__(self, hauld, *, kato=0, **kw):
+    def __init__(self, hauld, *, kato=0, enable=True, **kw):
         self.address = conftest.split_uri(hauld.uris[1])
+        self.names = {key: kw[key] for key in ("hostnqn",) if key in kw}
         self.admin = Rdma(self.address)
         assert self.admin.outcome == "established", self.admin.private
         cqe = self.admin.connect(subnqn=NQN, sqsize=31, kato=kato, **kw)
         assert cqe.status == 0, cqe
         self.cntlid = cqe.dw0 & 0xFFFF
-        self.admin.enable()
+        if enable:
+            self.admin.enable()
         self.queues = []
 
     def connect(self, qid=1, **kw):
@@ -66,7 +85,7 @@ class RdmaHost:
         return queue, queue.connect(subnqn=NQN, sqsize=31, cntlid=kw.pop("cntlid", self.cntlid), **kw)
 
     def queue(self, qid=1):
-        queue, cqe = self.connect(qid)
+        queue, cqe = self.connect(qid, **self.names)
         assert cqe.status == 0, cqe
         queue.at, queue.key = queue.region(0, 512)
         return queue
@@ -75,6 +94,21 @@ class RdmaHost:
     def read(queue):
         return queue.command(nvme.READ, nsid=1, dptr=keyed(queue.at, 512, queue.key),
                              cdw=nvme.rw_cdw(0, 1)).status
+
+    @staticmethod
+    def begin_write(queue, data):
+        queue.send(nvme.command(nvme.WRITE, cid=queue.cid(), nsid=1, cdw=nvme.rw_cdw(0, 1),
+                                dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 512)) + data)
+
+    @staticmethod
+    def write(queue, data):
+        queue.fill(0, data)
+        return queue.command(nvme.WRITE, nsid=1, dptr=keyed(queue.at, 512, queue.key),
+                             cdw=nvme.rw_cdw(0, 1)).status
+
+    def begin_enabling(self):
+        self.admin.send(nvme.fabrics(nvme.PROPERTY_SET, struct.pack("<B3xIQ", 0, nvme.CC, 0x00460001),
+                                     cid=self.admin.cid()))
 
     def keep_alive(self):
         return self.admin.command(nvme.KEEP_ALIVE).status
@@ -317,7 +351,12 @@ def cc(host, value):
 def csts(host):
     if host.kind == "tcp":
         return host.admin.property_get(nvme.CSTS, 4)[1]
-    return host.admin.property(nvme.PROPERTY_GET, nvme.CSTS).dw0
+    cid = host.admin.cid()
+    host.admin.send(nvme.fabrics(nvme.PROPERTY_GET, struct.pack("<B3xI", 0, nvme.CSTS), cid=cid))
+    cqe = host.admin.receive()
+    while cqe.cid != cid:    # that of begin_enabling()
+        cqe = host.admin.receive()
+    return cqe.dw0
 
 
 def until(host, mask, value):
@@ -355,3 +394,115 @@ def test_a_shutdown_ends_the_queues_and_is_reported(start):
     other, cqe = host.connect(2)
     assert cqe.status == nvme.SEQUENCE_ERROR, cqe
     host.leave(other)
+
+
+# --- fencing -------------------------------------------------------------------------------------------
+
+class SlowDisk:
+    """A hauld whose disk writes nothing while it is stopped (slow_disk.c)."""
+
+    def __init__(self, directory):
+        self.path, self.stop_file = directory / "disk", directory / "stop"
+        self.path.write_bytes(bytes(16 << 20))
+        library = conftest.BUILD / "tests" / "wire" / "libslow_disk.so"
+        self.hauld = conftest.Hauld(
+            directory, "--listen", "tcp://127.0.0.1:0", "rdma://127.0.0.1:0", "--threads", "3",
+            "--export", f"{self.path},nqn={NQN}", engine="epoll",
+            env={**conftest.rdma_environment(), "LD_PRELOAD": str(library),
+                 "SLOW_DISK_STOP": str(self.stop_file)})
+
+    def stop(self):
+        self.stop_file.touch()
+
+    def go(self):
+        self.stop_file.unlink(missing_ok=True)
+
+    def holds(self):
+        return self.path.read_bytes()[:512]
+
+
+@pytest.fixture
+def slow(tmp_path):
+    if b"__asan_init" in (conftest.BUILD / "target" / "hauld").read_bytes():
+        pytest.skip("a sanitized hauld takes no other library before its own")
+    disk = SlowDisk(tmp_path)
+    yield disk
+    disk.go()
+    assert disk.hauld.alive(), disk.hauld.log_path.read_text()
+    assert disk.hauld.stop() == 0, disk.hauld.log_path.read_text()
+
+
+@pytest.mark.parametrize("kind", HOSTS, ids=lambda kind: kind.kind)
+def test_a_late_write_never_lands_after_newer_data(slow, kind):
+    """The host loses its connections with a write at the disk and is back at once: its new controller is not ready
+    before that write is over."""
+    old, new = b"old!" * 128, b"new!" * 128
+    host = kind(slow.hauld)
+    queue = host.queue()
+    assert host.write(queue, old) == 0
+    slow.stop()
+    host.begin_write(queue, b"late" * 128)
+    assert host.read(queue) == 0    # the write has been taken before that
+    host.close()
+    host.leave(queue)
+    host = kind(slow.hauld, enable=False)
+    host.begin_enabling()
+    time.sleep(0.7)
+    assert not csts(host) & 1
+    assert slow.holds() == old
+    # Others do not wait.
+    stranger = kind(slow.hauld, hostnqn="nqn.2026-11.io.haul:stranger")
+    assert stranger.read(stranger.queue()) == 0
+    stranger.close()
+    slow.go()
+    until(host, 1, 1)
+    assert slow.holds() == b"late" * 128
+    queue = host.queue()
+    assert host.write(queue, new) == 0
+    assert host.read(queue) == 0
+    host.close()
+    time.sleep(0.2)
+    assert slow.holds() == new
+
+
+def test_a_disk_that_stays_stopped_is_told(slow):
+    host = TcpHost(slow.hauld)
+    queue = host.queue()
+    slow.stop()
+    host.begin_write(queue, b"late" * 128)
+    assert host.read(queue) == 0
+    host.close()
+    queue.close()
+    host = TcpHost(slow.hauld, enable=False)
+    host.begin_enabling()
+    time.sleep(7)
+    assert csts(host) & 3 == 0
+    until(host, 3, 2)    # CSTS.CFS
+    assert "earlier controller of this host" in slow.hauld.log_path.read_text()
+    slow.go()
+    cc(host, 0)
+    host.admin.enable()
+    assert host.read(host.queue()) == 0
+    host.close()
+
+
+@pytest.mark.parametrize("kind", HOSTS, ids=lambda kind: kind.kind)
+def test_a_reset_is_over_when_the_disk_has_nothing_of_it(slow, kind):
+    host = kind(slow.hauld)
+    queue = host.queue()
+    slow.stop()
+    host.begin_write(queue, b"late" * 128)
+    assert host.read(queue) == 0
+    cc(host, 0)
+    queue.expect_end()
+    host.leave(queue)
+    time.sleep(0.3)
+    assert csts(host) & 1
+    slow.go()
+    until(host, 1, 0)
+    assert slow.holds() == b"late" * 128
+    host.admin.enable()
+    queue = host.queue()
+    assert host.write(queue, b"new!" * 128) == 0
+    host.close()
+    assert slow.holds() == b"new!" * 128
