@@ -506,3 +506,80 @@ def test_a_reset_is_over_when_the_disk_has_nothing_of_it(slow, kind):
     assert host.write(queue, b"new!" * 128) == 0
     host.close()
     assert slow.holds() == b"new!" * 128
+
+
+# --- access --------------------------------------------------------------------------------------------
+
+STRANGER, FRIEND = "nqn.2026-11.io.haul:stranger", "nqn.2026-11.io.haul:friend"
+# Whom the list of each subsystem lets in.
+ACCESS = {
+    "absent": ("", {STRANGER, FRIEND}),
+    "any": ("allow: any", {STRANGER, FRIEND}),
+    "none": ("allow: []", set()),
+    "one": (f"allow: [{FRIEND}, {FRIEND}]", {FRIEND}),
+}
+
+
+def access_nqn(name):
+    return f"nqn.2026-11.io.haul:access-{name}"
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("access")
+    text = "listen: [tcp://127.0.0.1:0, rdma://127.0.0.1:0]\nsubsystems:\n"
+    for name, (allow, _) in ACCESS.items():
+        text += f"  - nqn: {access_nqn(name)}\n    namespaces: [{{ram: 1M}}]\n"
+        text += f"    {allow}\n" if allow else ""
+    (directory / "hauld.conf").write_text(text)
+    daemon = conftest.Hauld(directory, "--config", str(directory / "hauld.conf"), "--threads", "1",
+                            env=conftest.rdma_environment())
+    yield daemon
+    assert daemon.stop() == 0, daemon.log_path.read_text()
+
+
+def admin_connect(listed, transport, subnqn, hostnqn, qid=0):
+    if transport == "tcp":
+        with nvmetcp.Tcp(conftest.split_uri(listed.uris[0]), qid=qid) as tcp:
+            return tcp.connect(subnqn=subnqn, hostnqn=hostnqn, sqsize=31)
+    with Rdma(conftest.split_uri(listed.uris[1]), qid=qid) as rdma:
+        return rdma.connect(subnqn=subnqn, hostnqn=hostnqn, sqsize=31)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "rdma"])
+@pytest.mark.parametrize("hostnqn", [STRANGER, FRIEND])
+def test_only_hosts_on_the_list_are_let_in(listed, transport, hostnqn):
+    """Base 2.0 6.3: Connect Invalid Host, at the admin queue and at any other."""
+    for name, (_, allowed) in ACCESS.items():
+        cqe = admin_connect(listed, transport, access_nqn(name), hostnqn)
+        assert cqe.status == (0 if hostnqn in allowed else nvme.CONNECT_INVALID_HOST), (name, cqe)
+        if hostnqn not in allowed:
+            assert cqe.dnr
+            cqe = admin_connect(listed, transport, access_nqn(name), hostnqn, qid=1)
+            assert cqe.status == nvme.CONNECT_INVALID_HOST and cqe.dnr
+    assert admin_connect(listed, transport, nvme.DISCOVERY_NQN, hostnqn).status == 0
+
+
+@pytest.mark.parametrize("hostnqn", [STRANGER, FRIEND])
+def test_discovery_tells_a_host_only_of_what_it_may_use(listed, hostnqn):
+    with nvmetcp.Admin(conftest.split_uri(listed.uris[0]), nvme.DISCOVERY_NQN, hostnqn=hostnqn) as admin:
+        cqe, log = admin.get_log(0x70, 16384)
+    assert cqe.status == 0
+    for name, (_, allowed) in ACCESS.items():
+        assert (access_nqn(name).encode() + b"\0" in log) == (hostnqn in allowed), name
+
+
+def test_refusals_are_logged_but_do_not_flood(start_hauld, tmp_path):
+    """Unknown hosts and unknown subsystems, 200 of each."""
+    path = tmp_path / "hauld.conf"
+    path.write_text(f"listen: [tcp://127.0.0.1:0]\nsubsystems:\n  - nqn: {NQN}\n"
+                    f"    allow: [{FRIEND}]\n    namespaces: [{{ram: 1M}}]\n")
+    hauld = start_hauld("--config", str(path), "--threads", "1")
+    for _ in range(200):
+        assert admin_connect(hauld, "tcp", NQN, STRANGER).status == nvme.CONNECT_INVALID_HOST
+        assert admin_connect(hauld, "tcp", NQN + "-not", STRANGER).status == nvme.CONNECT_INVALID
+    text = hauld.log_path.read_text()
+    assert f"host {STRANGER} is not allowed to use {NQN}" in text
+    assert f"host {STRANGER} asks for {NQN}-not, which is not here" in text
+    assert len(text.splitlines()) < 100, text
+    assert admin_connect(hauld, "tcp", NQN, FRIEND).status == 0
