@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Associations over TCP and RDMA: who joins, how long they live, what ends with them (NVMe base 2.0 3.1.2, 3.9)."""
 import struct
+import threading
 import time
 
 import conftest
+import control
 import nvme
 import nvmetcp
 import pytest
@@ -218,6 +220,34 @@ def test_a_live_queue_keeps_its_id(start):
     assert host.read(first) == 0
 
 
+def test_hosts_may_connect_while_namespaces_come_and_go(start_hauld, tmp_path):
+    """B001: four hosts connect, identify and leave while a namespace is added and removed 60 times."""
+    text = [f"listen: [tcp://127.0.0.1:0]\nsubsystems:\n  - nqn: {NQN}\n    namespaces:\n"
+            + "".join(f"      - {{ram: 1M, nsid: {nsid}}}\n" for nsid in range(1, count + 1))
+            for count in (1, 2)]
+    path = tmp_path / "hauld.conf"
+    path.write_text(text[0])
+    hauld = start_hauld("--config", str(path), "--threads", "2")
+    over, seen = threading.Event(), []
+
+    def come_and_go(number):
+        while not over.is_set():
+            host = TcpHost(hauld, hostnqn=f"nqn.2026-11.io.haul:host{number}")
+            seen.append(host.admin.identify(2)[0].status or host.read(host.queue()))
+            host.close()
+
+    threads = [threading.Thread(target=come_and_go, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    with control.Control(hauld.control) as ctl:
+        for turn in range(60):
+            ctl.change(text[(turn + 1) % 2])
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert len(seen) > 20 and not any(seen)
+
+
 # --- keep-alive ----------------------------------------------------------------------------------------
 
 def until_end(queue, within):
@@ -242,6 +272,24 @@ def test_io_alone_keeps_the_association(start):
         time.sleep(0.4)
     assert 0.5 < until_end(host.admin, 4) < 2.5
     queue.expect_end(within=2)
+
+
+def test_a_host_at_full_load_is_not_dropped(hauld):
+    """B159: 3 s of 1 MiB reads, a queue full of them on four queues, no Keep Alive."""
+    host = TcpHost(hauld, kato=1000)
+    queues = [host.queue(qid) for qid in range(1, 5)]
+    limit = time.monotonic() + 3
+    while time.monotonic() < limit:
+        for queue in queues:
+            cids = [queue.cid() for _ in range(8)]
+            queue.send(b"".join(queue.capsule(nvme.command(
+                nvme.READ, cid=cid, nsid=1, cdw=nvme.rw_cdw(0, 2048),
+                dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, 1 << 20))) for cid in cids))
+            for _ in cids:
+                while queue.recv_pdu().kind != nvmetcp.RSP:
+                    pass
+    assert host.keep_alive() == 0
+    host.close()
 
 
 def test_keep_alive_alone_keeps_the_association(start):
