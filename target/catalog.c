@@ -407,8 +407,7 @@ static int catalog_put_ns(struct subsys *subsys, uint32_t nsid, const struct ns_
 	if (place)
 		ns_place_put(place);
 	free(ns);
-	snprintf(why, why_size,
-		"out of memory, or of places for namespaces (%u, those that go counted, too)",
+	snprintf(why, why_size, "out of memory, or of places for namespaces (%u)",
 		CATALOG_MAX_NAMESPACES);
 	return error;
 }

@@ -32,6 +32,7 @@ struct cmd {
 	/* Of a command made of several I/Os, while one is with the backend: it is not the last, and
 	 * the command ends when it fails. NULL: there is but one. */
 	bool (*more_parts)(const struct request *request);
+	uint8_t fuse;	  /* its bits in the command's flags: part of a pair (target/fused.h) */
 	uint32_t effects; /* besides "supported", in the Commands Supported and Effects log */
 	bool fills_all;	  /* TO_HOST: run writes each of data_len bytes */
 	bool ends_queue;  /* when its response has left, after success, the connection closes */

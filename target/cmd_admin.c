@@ -6,17 +6,19 @@
 
 #include "target/conn.h"
 #include "target/ctrl.h"
+#include "target/fused.h"
 #include "target/event.h"
 #include "target/subsys.h"
 
-/* That it has come is what counts, as it does of any admin command: request_check_state(). */
 void cmd_keep_alive_run(struct request *request)
 {
+	ctrl_alive(request->conn->member.ctrl);
 	request_complete(request, 0);
 }
 
 void cmd_async_event_run(struct request *request)
 {
+	ctrl_alive(request->conn->member.ctrl);
 	event_hold_request(request->conn->member.ctrl, request);
 }
 
@@ -98,6 +100,8 @@ const struct cmd *cmd_find(const struct request *request)
 		return cmd_fabrics_find(request->cmd.fctype);
 	if (!conn->connected)
 		return NULL;
+	if (unlikely(conn->qid && (request->cmd.flags & NVME_CMD_FUSE_MASK)))
+		return fused_find(request);
 	if (conn->qid)
 		return cmd_io_find(opcode);
 	return conn->subsys->discovery ? cmd_discovery_find(opcode) : cmd_admin_find(opcode);

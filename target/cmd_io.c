@@ -237,6 +237,7 @@ const struct cmd *cmd_io_find(uint8_t opcode)
 		[NVME_OPC_WRITE_ZEROES] = &cmd_write_zeroes,
 		[NVME_OPC_DSM] = &cmd_dsm,
 		[NVME_OPC_VERIFY] = &cmd_verify,
+		[NVME_OPC_COPY] = &cmd_copy,
 	};
 
 	return opcode < ARRAY_SIZE(table) ? table[opcode] : NULL;

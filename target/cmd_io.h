@@ -29,6 +29,7 @@ void cmd_io_done(struct done *done, int res, unsigned flags);
 bool cmd_io_flush_first(struct request *request);
 
 extern const struct cmd cmd_compare;
+extern const struct cmd cmd_copy;
 extern const struct cmd cmd_dsm;
 extern const struct cmd cmd_verify;
 

@@ -398,10 +398,13 @@ static bool config_same(const char *a, const char *b)
 	return a && b && !strcmp(a, b);
 }
 
-/* In whatever case their digits are. */
+/* However they are written. One that is not valid is told where it is checked. */
 static bool config_same_uuid(const char *a, const char *b)
 {
-	return a && b && !strcasecmp(a, b);
+	struct nvme_uuid one, other;
+
+	return a && b && !nvme_uuid_parse(a, &one) && !nvme_uuid_parse(b, &other) &&
+	       !memcmp(&one, &other, sizeof(one));
 }
 
 /* A namespace without an id gets the lowest that those before it have left. */

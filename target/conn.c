@@ -18,6 +18,7 @@
 #include "target/catalog.h"
 #include "target/ctrl.h"
 #include "target/error_log.h"
+#include "target/fused.h"
 #include "target/member.h"
 #include "target/reactor.h"
 #include "target/share.h"
@@ -230,6 +231,10 @@ static void conn_handshake_expired(struct loop_timer *timer)
 {
 	struct conn *conn = container_of(timer, struct conn, handshake);
 
+	if (conn->connected) {
+		fused_expired(conn);
+		return;
+	}
 	conn_log(conn, "no Connect within %llu s", CONN_HANDSHAKE_NS / 1000000000);
 	conn_close(conn, "no Connect in time");
 }

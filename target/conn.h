@@ -92,9 +92,11 @@ struct conn {
 	struct list moving;	     /* requests in PULL or REPLY, that began first the first */
 	struct loop_timer transfer;  /* of these, the host must get some done */
 	struct error_report *errors; /* of an I/O queue, on their way; NULL before the first */
-	struct loop_timer handshake;
-	struct loop_flush finish; /* frees at the end of the turn, outside of anyone's call */
-	struct loop_message gone; /* to the port's reactor, which frees the memory */
+	struct loop_timer handshake; /* Connect must come; later: the second of a pair */
+	bool fused_open;	     /* the next command should be the second of a pair */
+	struct request *fused_first; /* ... which waits for it; NULL: it has failed */
+	struct loop_flush finish;    /* frees at the end of the turn, outside of anyone's call */
+	struct loop_message gone;    /* to the port's reactor, which frees the memory */
 };
 
 #define CONN_QID_UNKNOWN UINT32_MAX

@@ -7,17 +7,21 @@
 #include <string.h>
 
 #include "target/cmd.h"
+#include "target/cmd_copy.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/error_log.h"
+#include "target/fused.h"
 #include "target/subsys.h"
 #include "target/transport.h"
 
-#define IDENTIFY_MODEL	  "haul NVMe-oF target"
-#define IDENTIFY_FIRMWARE HAUL_VERSION
+#define IDENTIFY_MODEL	   "haul NVMe-oF target"
+#define IDENTIFY_FIRMWARE  HAUL_VERSION
+/* Of all namespaces that there can be. */
+#define IDENTIFY_MAX_BLOCK 4096u
 /* Kelvin. There is no sensor: limits a monitor will not find exceeded. */
-#define IDENTIFY_WCTEMP	  343
-#define IDENTIFY_CCTEMP	  353
+#define IDENTIFY_WCTEMP	   343
+#define IDENTIFY_CCTEMP	   353
 
 static void identify_text(char *field, size_t size, const char *text)
 {
@@ -69,7 +73,11 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	id->cctemp = le16(IDENTIFY_CCTEMP);
 	id->nn = le32(SUBSYS_MAX_NSID);
 	id->oncs = le16(NVME_ID_ONCS_COMPARE | NVME_ID_ONCS_DSM | NVME_ID_ONCS_WRITE_ZEROES |
-			NVME_ID_ONCS_FEATURES_SAVE | NVME_ID_ONCS_VERIFY);
+			NVME_ID_ONCS_FEATURES_SAVE | NVME_ID_ONCS_VERIFY | NVME_ID_ONCS_COPY);
+	id->ocfs = le16(NVME_ID_OCFS_FORMAT_0);
+	id->fuses = le16(NVME_ID_FUSES_COMPARE_WRITE);
+	/* AWUN, AWUPF: 0, a block. A pair may be as long in blocks of any size. */
+	id->acwu = le16(FUSED_MAX_BYTES / IDENTIFY_MAX_BLOCK - 1);
 	id->vwc = NVME_ID_VWC_FLUSH_ALL_YES |
 		  (ctrl->subsys->volatile_cache ? NVME_ID_VWC_PRESENT : 0);
 	id->ofcs = le16(NVME_ID_OFCS_DISCONNECT);
@@ -88,6 +96,22 @@ static void identify_ns_optimal(const struct ns *ns, struct nvme_id_ns *id)
 	id->npwg = id->npwa = id->npdg = id->npda = id->nows = le16((uint16_t)(lbas - 1));
 }
 
+/* NAWUN, NAWUPF: 0, as the controller's, which is all that disks promise (NVM command
+ * set 1.0 2.1.4).
+ */
+static void identify_ns_atomic(const struct ns *ns, struct nvme_id_ns *id)
+{
+	id->nsfeat |= NVME_ID_NSFEAT_ATOMICS;
+	id->nacwu = le16((uint16_t)((FUSED_MAX_BYTES >> ns->lba_shift) - 1));
+}
+
+static void identify_ns_copy(const struct ns *ns, struct nvme_id_ns *id)
+{
+	id->mssrl = le16((uint16_t)(COPY_MAX_RANGE_BYTES >> ns->lba_shift));
+	id->mcl = le32(COPY_MAX_BYTES >> ns->lba_shift);
+	id->msrc = COPY_MAX_RANGES - 1;
+}
+
 static uint16_t identify_ns(const struct ns *ns, struct nvme_id_ns *id)
 {
 	const struct backend_geometry *geometry = &ns->place->backend->geometry;
@@ -98,6 +122,8 @@ static uint16_t identify_ns(const struct ns *ns, struct nvme_id_ns *id)
 		NVME_ID_DLFEAT_DEAC | (geometry->discard_zeroes ? NVME_ID_DLFEAT_READ_ZEROES : 0);
 	id->nvmcap = le128(ns->nr_lbas << ns->lba_shift);
 	identify_ns_optimal(ns, id);
+	identify_ns_atomic(ns, id);
+	identify_ns_copy(ns, id);
 	id->nsattr = ns->read_only ? NVME_ID_NSATTR_WRITE_PROTECTED : 0;
 	memcpy(id->nguid, ns->uuid.b, sizeof(id->nguid));
 	id->lbaf[0].ds = ns->lba_shift;
@@ -214,5 +240,6 @@ void cmd_identify_run(struct request *request)
 {
 	struct ctrl *ctrl = request->conn->member.ctrl;
 
+	ctrl_alive(ctrl);
 	request_complete(request, identify_fill(request, ctrl, request->bytes));
 }

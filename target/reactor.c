@@ -50,6 +50,7 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 	list_init(&reactor->fences);
 	reactor->fence_ns = FENCE_DEADLINE_NS;
 	loop_timer_init(&reactor->fence_timer, fence_expired);
+	list_init(&reactor->range_locks);
 	loop_timer_init(&reactor->drain_timer, reactor_drain_expired);
 	loop_flush_init(&reactor->drain_check, reactor_check_drained);
 	error = loop_create(&options, &reactor->loop);
@@ -168,7 +169,6 @@ static void reactor_stop_here(struct loop_message *message)
 
 	list_for_each_entry_safe (conn, after, &reactor->conns, node)
 		conn_close(conn, "the target stops");
-	fence_give_up(reactor);
 }
 
 static void reactor_exit_here(struct loop_message *message)

@@ -43,10 +43,11 @@ struct reactor {
 
 	enum reactor_stage stage;
 	uint64_t started_ns;
-	struct share_table shares;	       /* what each host holds of all this */
-	uint64_t patience_ns;		       /* see target_settings */
-	uint64_t next_conn_number;	       /* counts in steps of the number of reactors */
-	const struct catalog *catalog;	       /* what counts here */
+	struct share_table shares;     /* what each host holds of all this */
+	uint64_t patience_ns;	       /* see target_settings */
+	uint64_t next_conn_number;     /* counts in steps of the number of reactors */
+	const struct catalog *catalog; /* what counts here */
+	struct list range_locks; /* of the namespaces that it orders, see target/range_lock.h */
 	struct reactor_ns **namespaces;	       /* by place->index, CATALOG_MAX_NAMESPACES */
 	struct ctrl *ctrls[REACTOR_MAX_CTRLS]; /* by slot; see ctrl_cntlid() */
 	uint32_t nr_ctrls;

@@ -52,6 +52,8 @@ static int reactor_ns_attach_one(void *context, struct subsys *subsys, struct ns
 		return -ENOMEM;
 	here->reactor = reactor;
 	here->ns = *ns;
+	list_init(&here->out);
+	list_init(&here->locks);
 	error = backend->ops->attach(backend, reactor->loop, &here->queue);
 	if (error) {
 		free(here);

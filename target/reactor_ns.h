@@ -28,12 +28,18 @@ struct ns_count {
 	uint64_t commands; /* that have succeeded */
 	uint64_t units;	   /* of 512 bytes */
 };
+/* Bits of a gate. */
+#define REACTOR_NS_LOCKED 0x1u /* some range is locked */
 
 struct reactor_ns {
 	struct ns ns; /* a copy of the catalog's */
 	struct backend_queue *queue;
 	uint32_t nr_requests; /* that refer to it */
-	uint64_t generation;  /* of the catalog that had it last; 0: none yet */
+	/* 0: nothing unusual applies to an I/O of this namespace. */
+	uint32_t gate;
+	struct list out;     /* requests whose I/O the disk has */
+	struct list locks;   /* of ranges that are someone's, of struct range_entry */
+	uint64_t generation; /* of the catalog that had it last; 0: none yet */
 	bool removed;
 	struct reactor *reactor;
 	struct ns_count counts[NR_NS_COUNTS];

@@ -13,6 +13,8 @@
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/error_log.h"
+#include "target/fused.h"
+#include "target/range_lock.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
 #include "target/smart.h"
@@ -57,8 +59,7 @@ static void request_begin_move(struct request *request)
 }
 
 /* Inlined where STATE is a constant: half of what it would ask is known there. */
-static inline __attribute__((always_inline)) void request_step(
-	struct request *request, enum request_state state)
+static inline_always void request_step(struct request *request, enum request_state state)
 {
 	enum request_state old = request->state;
 
@@ -133,12 +134,26 @@ void request_set_ns(struct request *request, struct reactor_ns *ns)
 	request->ns = ns;
 }
 
+void request_abandon_buffer(struct request *request)
+{
+	struct request *partner = request->partner;
+
+	if (!request->buf)
+		return;
+	bufpool_abandon(request->conn->reactor->pool, request->buf);
+	if (partner && partner->buf == request->buf)
+		partner->buf = NULL;
+	request->buf = NULL;
+}
+
 /* Whoever has held it has let go of it. */
 static void request_free(struct request *request)
 {
 	struct conn *conn = request->conn;
 
 	assert(list_empty(&request->node));
+	if (unlikely(request->partner))
+		fused_part(request);
 	share_buf_put(conn->share, &request->claim, request->buf);
 	request->buf = NULL;
 	request->bytes = NULL;
@@ -174,12 +189,14 @@ static uint16_t request_check_state(const struct request *request)
 	return 0;
 }
 
-/* NVMe base 2.0 3.3.1.1: PRPs and fused commands do not occur here. */
-static uint16_t request_check_flags(const struct nvme_cmd *cmd)
+/* NVMe base 2.0 3.3.1.1: PRPs do not occur here. 3.4.2: fused are only commands that can be. */
+static uint16_t request_check_flags(const struct request *request)
 {
-	bool sgl = (cmd->flags & NVME_CMD_PSDT_MASK) == NVME_CMD_PSDT_SGL;
+	uint8_t flags = request->cmd.flags;
+	bool sgl = (flags & NVME_CMD_PSDT_MASK) == NVME_CMD_PSDT_SGL;
 
-	return sgl && !(cmd->flags & NVME_CMD_FUSE_MASK) ? 0 : CMD_INVALID_FIELD;
+	return sgl && (flags & NVME_CMD_FUSE_MASK) == request->command->fuse ? 0
+									     : CMD_INVALID_FIELD;
 }
 
 static uint16_t request_check_sgl(struct request *request)
@@ -217,7 +234,7 @@ static uint16_t request_check(struct request *request)
 	uint16_t status = request_check_state(request);
 
 	if (!status)
-		status = request_check_flags(&request->cmd);
+		status = request_check_flags(request);
 	if (status)
 		return status;
 	request->direction = command->direction;
@@ -239,7 +256,7 @@ static void request_run(struct request *request)
 }
 
 /* In CORE, with a buffer. */
-static void request_bring(struct request *request)
+void request_bring(struct request *request)
 {
 	if (request->direction != REQUEST_FROM_HOST) {
 		request_run(request);
@@ -256,11 +273,16 @@ static void request_bring(struct request *request)
 	request->conn->ops->pull(request);
 }
 
-static void request_take_buffer(struct request *request, struct buf *buf)
+void request_set_buffer(struct request *request, struct buf *buf)
 {
 	request->buf = buf;
 	request->bytes = buf->bytes;
 	request->loop_buffer = buf->region->loop_buffer;
+}
+
+static void request_take_buffer(struct request *request, struct buf *buf)
+{
+	request_set_buffer(request, buf);
 	request_bring(request);
 }
 
@@ -295,6 +317,36 @@ static enum bufpool_shelf request_shelf(const struct request *request)
 	return bufpool_shelf_of(length);
 }
 
+/* Its data came with it, to memory where it can stay. */
+static bool request_is_here(const struct request *request)
+{
+	return request->direction == REQUEST_FROM_HOST && request->inline_bytes &&
+	       request->sgl.place == NVME_SGL_IN_CAPSULE && !request->sgl.piece[0].addr &&
+	       !request->scratch_len;
+}
+
+static void request_run_here(struct request *request)
+{
+	request->bytes = request->inline_bytes;
+	request->loop_buffer = request->inline_loop_buffer;
+	request_run(request);
+}
+
+/* The second of a pair has a part of the first's buffer. */
+static void request_begin_second(struct request *second)
+{
+	if (request_is_here(second)) {
+		request_run_here(second);
+		return;
+	}
+	if (fused_take_buffer(second)) {
+		request_bring(second);
+		return;
+	}
+	request_step(second, REQUEST_WAIT_BUF);
+	list_push_back(&second->conn->waiting, &second->node);
+}
+
 static void request_want_buffer(struct request *request)
 {
 	struct conn *conn = request->conn;
@@ -317,6 +369,13 @@ static void request_buffer_ready(struct bufpool_wait *wait, struct buf *buf)
 
 	list_remove(&request->node);
 	request_step(request, REQUEST_CORE);
+	if (unlikely(request->partner)) {
+		fused_buffer_ready(request, buf);
+		if (request->conn->state != CONN_LIVE) {
+			request_free(request);
+			return;
+		}
+	}
 	request_take_buffer(request, buf);
 }
 
@@ -327,6 +386,30 @@ static void request_hold_late(struct request *request)
 {
 	request_step(request, REQUEST_HELD);
 	list_push_back(&request->conn->held, &request->node);
+}
+
+static inline_always void request_begin(struct request *request, uint16_t status)
+{
+	if (status)
+		request_complete(request, status);
+	else if (!request->data_len && !request->scratch_len)
+		request_run(request);
+	else if (request_is_here(request))
+		request_run_here(request);
+	else
+		request_want_buffer(request);
+}
+
+static out_of_line void request_received_fused(struct request *request, uint16_t status)
+{
+	status = fused_received(request, status);
+	/* Answering a first one that stands alone may have ended the connection. */
+	if (request->conn->state != CONN_LIVE)
+		request_free(request);
+	else if (!status && request->partner)
+		request_begin_second(request);
+	else
+		request_begin(request, status);
 }
 
 void request_received(struct request *request)
@@ -352,19 +435,10 @@ void request_received(struct request *request)
 	request->cqe = (struct nvme_cqe){0};
 	request->command = cmd_find(request);
 	status = request_check(request);
-	if (status) {
-		request_complete(request, status);
-	} else if (!request->data_len && !request->scratch_len) {
-		request_run(request);
-	} else if (request->direction == REQUEST_FROM_HOST && request->inline_bytes &&
-		   request->sgl.place == NVME_SGL_IN_CAPSULE && !request->sgl.piece[0].addr &&
-		   !request->scratch_len) {
-		request->bytes = request->inline_bytes;
-		request->loop_buffer = request->inline_loop_buffer;
-		request_run(request);
-	} else {
-		request_want_buffer(request);
-	}
+	if (unlikely(request->conn->fused_open || (request->cmd.flags & NVME_CMD_FUSE_MASK)))
+		request_received_fused(request, status);
+	else
+		request_begin(request, status);
 }
 
 void request_pulled(struct request *request, uint16_t status)
@@ -438,6 +512,14 @@ void request_complete(struct request *request, uint16_t status)
 		request_free(request);
 		return;
 	}
+	if (unlikely(request->cmd.flags & NVME_CMD_FUSE_MASK)) {
+		fused_ended(request);
+		/* The other half's answer may have found out that the host is gone. */
+		if (conn->state != CONN_LIVE) {
+			request_free(request);
+			return;
+		}
+	}
 	if (unlikely(status) && request->ns && unlikely(request->ns->tell_read_only)) {
 		smart_warn(request, status);
 		return;
@@ -454,16 +536,43 @@ void request_complete(struct request *request, uint16_t status)
 void request_submit(
 	struct request *request, void (*done)(struct done *done, int res, unsigned flags))
 {
-	struct backend_queue *queue = request->ns->queue;
-
 	request_step(request, REQUEST_EXEC);
 	request->io.done.fn = done;
-	queue->ops->submit(queue, &request->io);
+	request_start_io(request);
+}
+
+void request_start_io(struct request *request)
+{
+	struct reactor_ns *ns = request->ns;
+
+	if (unlikely(ns->gate) && range_lock_holds_back(request))
+		return;
+	list_push_back(&ns->out, &request->node);
+	ns->queue->ops->submit(ns->queue, &request->io);
+}
+
+void request_resume_io(struct request *request)
+{
+	if (request->conn->state == CONN_LIVE)
+		request_start_io(request);
+	else
+		request_free(request);
+}
+
+/* It is not the disk's any more, if it was. */
+static void request_end_io(struct request *request)
+{
+	if (list_empty(&request->node))
+		return;
+	list_remove(&request->node);
+	if (unlikely(request->ns->gate))
+		range_lock_io_ended(request);
 }
 
 bool request_executed(struct request *request)
 {
 	assert(request->state == REQUEST_EXEC);
+	request_end_io(request);
 	if (request->conn->state != CONN_LIVE) {
 		request_free(request);
 		return false;
@@ -472,10 +581,9 @@ bool request_executed(struct request *request)
 	return true;
 }
 
-/* Out of every list it is in. */
-static void request_unlist(struct request *request)
+void request_unlist(struct request *request)
 {
-	if (request->state == REQUEST_WAIT_BUF)
+	if (request->state == REQUEST_WAIT_BUF && request->command->fuse != NVME_CMD_FUSE_SECOND)
 		share_buf_cancel(&request->claim);
 	list_remove(&request->node);
 }

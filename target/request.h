@@ -21,11 +21,13 @@ struct reactor_ns;
 enum request_state {
 	REQUEST_FREE,	  /* the connection's slots */
 	REQUEST_CORE,	  /* code running now; never across a turn */
-	REQUEST_HELD,	  /* the controller: an asynchronous event request; the connection: a
-			     command that came when the target was about to end */
-	REQUEST_WAIT_BUF, /* its host's share, then the pool */
+	REQUEST_HELD,	  /* the controller: an asynchronous event request; the connection: one
+			     of a fused pair that waits for the other, or a command that came when
+			     the target was about to end */
+	REQUEST_WAIT_BUF, /* its host's share, then the pool; the second of a
+			     fused pair: the first, which has a buffer for both */
 	REQUEST_PULL,	  /* the transport fetches data from the host */
-	REQUEST_EXEC,	  /* a backend, or a message to another reactor */
+	REQUEST_EXEC,	  /* a backend, the lock of a range, or a message to another reactor */
 	REQUEST_REPLY,	  /* the transport sends data and response */
 };
 #define REQUEST_NR_STATES (REQUEST_REPLY + 1)
@@ -65,6 +67,8 @@ struct request {
 	struct share_claim claim; /* of BUF */
 	struct list moving;	  /* while PULL or REPLY: the connection's */
 	uint64_t moving_since_ns;
+	struct request *partner; /* of a fused pair: the other one, see target/fused.h */
+	uint16_t fused_status;	 /* ... 0, or what it ends with when its data is here */
 
 	struct backend_io io;	     /* while EXEC */
 	struct loop_message message; /* while EXEC on another reactor */
@@ -118,6 +122,19 @@ bool request_executed(struct request *request) must_check;
 
 /* When the host must have done its part of a request in PULL or REPLY. */
 uint64_t request_deadline_ns(const struct request *request);
+/* In EXEC: the I/O begins, unless it meets a locked range. */
+void request_start_io(struct request *request);
+/* ... again, after it has been held back; it may be that nobody wants it any more. */
+void request_resume_io(struct request *request);
+
+void request_set_buffer(struct request *request, struct buf *buf);
+/* In CORE, with a buffer: the data is brought, then the command runs. */
+void request_bring(struct request *request);
+/* Takes a HELD or WAIT_BUF request out of every list it is in. */
+void request_unlist(struct request *request);
+
+/* The transport's device may write to the request's buffer for ever. */
+void request_abandon_buffer(struct request *request);
 
 /* Completes command CID of the connection as aborted if it waits for a buffer; false: it does not.
  */

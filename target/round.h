@@ -23,7 +23,7 @@ struct round {
 	void (*done)(struct round *round);
 };
 
-/* From any thread that runs HOME. ROUND is the caller's until DONE, which is called at home and may
+/* From any thread. ROUND is the caller's until DONE, which is called at home and may
  * free it. VISIT is called on each reactor, and the round stays there until round_go_on(), which
  * VISIT calls at once or has called later, on that reactor. */
 void round_start(struct round *round, struct target *target, struct loop *home,

@@ -204,6 +204,15 @@ void share_buf_cancel(struct share_claim *claim)
 		share_wake(table);
 }
 
+void share_claim_move(struct share_claim *to, struct share_claim *from)
+{
+	assert(!to->bytes);
+	to->line = from->line;
+	to->bytes = from->bytes;
+	to->pool_wait.shelf = from->pool_wait.shelf;
+	from->bytes = 0;
+}
+
 void share_buf_put(struct share *share, struct share_claim *claim, struct buf *buf)
 {
 	if (buf)

@@ -97,6 +97,8 @@ struct buf *share_buf_get(struct share *share, struct share_claim *claim);
 void share_buf_wait(struct share_claim *claim);
 /* It waits no more. */
 void share_buf_cancel(struct share_claim *claim);
+/* What FROM has taken is TO's from now on, which has nothing; both are of one host. */
+void share_claim_move(struct share_claim *to, struct share_claim *from);
 /* The claim is over: its buffer, if BUF is not NULL, goes back to the pool. Idempotent. */
 void share_buf_put(struct share *share, struct share_claim *claim, struct buf *buf);
 

@@ -92,10 +92,8 @@ static void transport_rdma_failed(struct request *request)
 	struct transport_conn *tc = request->conn->transport;
 
 	conn_close(request->conn, "an RDMA operation failed");
-	if (tc->ep.stuck && request->buf) {
-		bufpool_abandon(request->conn->reactor->pool, request->buf);
-		request->buf = NULL;
-	}
+	if (tc->ep.stuck)
+		request_abandon_buffer(request);
 	request_flushed(request);
 }
 

@@ -23,6 +23,9 @@
 
 #define must_check	       __attribute__((warn_unused_result))
 #define printf_like(fmt, args) __attribute__((format(printf, fmt, args)))
+/* Small and on the path of every I/O; and what is not to be part of it. */
+#define inline_always	       inline __attribute__((always_inline))
+#define out_of_line	       __attribute__((cold, noinline))
 #define cache_aligned	       __attribute__((aligned(64)))
 
 #define min_of(a, b)                    \

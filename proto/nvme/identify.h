@@ -235,6 +235,8 @@ static_assert(offsetof(struct nvme_id_ctrl, vs) == 3072);
 #define NVME_ID_ONCS_VERIFY		 (1u << 7)
 #define NVME_ID_ONCS_COPY		 (1u << 8)
 
+#define NVME_ID_OCFS_FORMAT_0 (1u << 0) /* of Copy */
+
 #define NVME_ID_FUSES_COMPARE_WRITE (1u << 0)
 
 #define NVME_ID_VWC_PRESENT	  0x01

@@ -480,8 +480,9 @@ struct nvme_dsm_range {
 };
 static_assert(sizeof(struct nvme_dsm_range) == 16);
 
-#define NVME_COPY_FORMAT_0 0
-#define NVME_COPY_FORMAT_1 1
+#define NVME_COPY_FORMAT_MASK 0x0f
+#define NVME_COPY_FORMAT_0    0
+#define NVME_COPY_FORMAT_1    1
 
 struct nvme_copy_range {
 	uint8_t rsvd0[8];

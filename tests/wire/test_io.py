@@ -194,7 +194,7 @@ def test_sgl_types_of_other_transports_are_refused(queue, kind):
     assert read(queue, 0, 1)
 
 
-def test_fused_commands_are_refused(queue):
+def test_fused_commands_that_cannot_be_are_refused(queue):
     cqe, _ = queue.command(nvme.READ, nsid=NSID, cdw=nvme.rw_cdw(0, 1), read=512, flags=0x41)
     assert cqe.status == nvme.INVALID_FIELD
 

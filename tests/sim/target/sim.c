@@ -88,6 +88,8 @@ static void sim_reply(struct request *request)
 
 	assert_int_equal(request->state, REQUEST_REPLY);
 	assert_int_equal(request->conn->state, CONN_LIVE);
+	sim_of_conn(request->conn)->status[le16_get(request->cmd.cid)] =
+		nvme_cqe_status(&request->cqe);
 	sc->last = request->cqe;
 	sc->last_more = nvme_cqe_status(&sc->last) & NVME_STATUS_MORE;
 	nvme_cqe_set_status(&sc->last, nvme_cqe_status(&sc->last) & (uint16_t)~NVME_STATUS_MORE);
@@ -150,7 +152,28 @@ static const struct transport_ops sim_transport = {
 
 bool sim_do_pull(struct sim_conn *sc, uint16_t status)
 {
-	struct request *request = sc->conn ? sim_take(&sc->conn->transport->pulling) : NULL;
+	return sim_do_any_pull(sc, 0, status);
+}
+
+static struct request *sim_take_any(struct list *list, unsigned which)
+{
+	struct list *node = list->next;
+	unsigned nr = 0;
+
+	for (struct list *at = list->next; at != list; at = at->next)
+		nr++;
+	if (!nr)
+		return NULL;
+	for (which %= nr; which; which--)
+		node = node->next;
+	list_remove(node);
+	return container_of(node, struct sim_request, node)->request;
+}
+
+bool sim_do_any_pull(struct sim_conn *sc, unsigned which, uint16_t status)
+{
+	struct request *request =
+		sc->conn ? sim_take_any(&sc->conn->transport->pulling, which) : NULL;
 
 	if (!request)
 		return false;
@@ -158,7 +181,8 @@ bool sim_do_pull(struct sim_conn *sc, uint16_t status)
 		request->data_len == sizeof(sim_connect_data))
 		memcpy(request->bytes, &sim_connect_data, sizeof(sim_connect_data));
 	else
-		memset(request->bytes, 0, request->data_len);
+		for (uint32_t at = 0; at + 4 <= request->data_len; at += 4)
+			memcpy((char *)request->bytes + at, &request->cmd.cdw2, 4);
 	request_pulled(request, status);
 	return true;
 }
@@ -209,6 +233,20 @@ static void sim_submit(struct backend_queue *queue, struct backend_io *io)
 	sim->nr_ios++;
 }
 
+static void sim_move_blocks(struct sim *sim, struct backend_io *io)
+{
+	uint8_t *blocks = sim->media + io->offset;
+
+	if (io->op == BACKEND_READ && !sim->has_media)
+		memset(io->bytes, 0x5a, io->length);
+	else if (io->op == BACKEND_READ)
+		memcpy(io->bytes, blocks, io->length);
+	else if (io->op == BACKEND_WRITE)
+		memcpy(blocks, io->bytes, io->length);
+	else if (io->op == BACKEND_WRITE_ZEROES || io->op == BACKEND_DISCARD)
+		memset(blocks, 0, io->extent);
+}
+
 bool sim_do_io(struct sim *sim, unsigned which, int result)
 {
 	struct list *node = sim->ios.next;
@@ -221,8 +259,10 @@ bool sim_do_io(struct sim *sim, unsigned which, int result)
 	list_remove(node);
 	sim->nr_ios--;
 	io = container_of(node, struct backend_io, loop_op.node);
-	if (io->op == BACKEND_READ && !result)
-		memset(io->bytes, 0x5a, io->length);
+	if (sim->before_io)
+		sim->before_io(sim, io);
+	if (!result)
+		sim_move_blocks(sim, io);
 	io->done.fn(&io->done, result, 0);
 	return true;
 }
@@ -445,6 +485,7 @@ bool sim_send(struct sim *sim, struct sim_conn *sc, const struct nvme_cmd *cmd)
 	if (!request)
 		return false;
 	request->cmd = *cmd;
+	sim->status[le16_get(cmd->cid)] = SIM_NO_ANSWER;
 	sc->nr_sent++;
 	request_received(request);
 	return true;

@@ -31,6 +31,7 @@
 #define SIM_HOST       "nqn.2024-01.com.example:host"
 #define SIM_LBAS       4096
 #define SIM_MAX_CONN   512
+#define SIM_NO_ANSWER  0xffff
 #define SIM_PORT_FAILS 999 /* the port id of a listener that cannot */
 
 #define SIM_CC_ENABLE \
@@ -66,6 +67,11 @@ struct sim {
 	struct port port;
 	struct sim_conn conns[SIM_MAX_CONN];
 	unsigned nr_conns;
+	uint16_t status[1 << 16]; /* of each command, by its id; SIM_NO_ANSWER */
+	/* What the disk holds; blocks move when an I/O is done. Off: reads bring 5Ah. */
+	bool has_media;
+	uint8_t media[SIM_LBAS * 512];
+	void (*before_io)(struct sim *sim, struct backend_io *io); /* is done; may be NULL */
 	struct list ios; /* of backend_io, by loop_op.node: what the disk has */
 	unsigned nr_ios;
 	bool auto_disk;	   /* I/O is done at once */
@@ -100,8 +106,10 @@ bool sim_send(struct sim *sim, struct sim_conn *sc, const struct nvme_cmd *cmd);
 /* The same, then settles and returns the status; there must be a response. */
 uint16_t sim_run(struct sim *sim, struct sim_conn *sc, const struct nvme_cmd *cmd);
 
-/* Steps by hand, on any connection; false: there was nothing to do. */
+/* Steps by hand, on any connection; false: there was nothing to do. A pull brings the command's
+ * CDW2, again and again. */
 bool sim_do_pull(struct sim_conn *sc, uint16_t status);
+bool sim_do_any_pull(struct sim_conn *sc, unsigned which, uint16_t status);
 bool sim_do_reply(struct sim_conn *sc);
 bool sim_do_io(struct sim *sim, unsigned which, int result);
 bool sim_do_quiesce(struct sim_conn *sc);

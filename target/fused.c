@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pairs of commands from the first's arrival to both answers.
+ */
+#include "target/fused.h"
+
+#include <string.h>
+
+#include "target/cmd_io.h"
+#include "target/conn.h"
+#include "target/range_lock.h"
+#include "target/reactor.h"
+#include "target/reactor_ns.h"
+#include "target/target.h"
+
+/* In the first's buffer, behind the data of all. */
+struct fused {
+	struct request *compare;
+	struct request *write;
+	uint16_t compare_status;
+	uint16_t write_status;
+	struct range_lock lock; /* last, for it is as long as there are reactors */
+};
+
+/* The buffer: the Compare's data, the disk's blocks, the Write's data, struct fused. */
+static char *fused_disk_bytes(const struct request *compare)
+{
+	return (char *)compare->bytes + compare->data_len;
+}
+
+static char *fused_write_bytes(const struct request *compare)
+{
+	return (char *)compare->bytes + 2 * compare->data_len;
+}
+
+static struct fused *fused_of(const struct request *compare)
+{
+	return (struct fused *)((char *)compare->bytes + 3 * compare->data_len);
+}
+
+static uint32_t fused_scratch_len(const struct request *compare)
+{
+	const struct target *target = compare->conn->reactor->target;
+
+	return 2 * compare->data_len +
+	       (uint32_t)(offsetof(struct fused, lock) + range_lock_size(target->nr_reactors));
+}
+
+/* --- two become a pair ----------------------------------------------------------------------- */
+
+/* What waits for its other half ends with STATUS, at once or as soon as it can. */
+static void fused_fail(struct request *request, uint16_t status)
+{
+	switch (request->state) {
+	case REQUEST_HELD:
+	case REQUEST_WAIT_BUF:
+		request_unlist(request);
+		request_complete(request, status);
+		break;
+	case REQUEST_PULL:
+	case REQUEST_CORE:
+		if (!request->fused_status)
+			request->fused_status = status;
+		break;
+	case REQUEST_FREE:
+	case REQUEST_EXEC:
+	case REQUEST_REPLY:
+		break;
+	}
+}
+
+/* NVMe base 2.0 3.4.2: the same blocks of the same namespace. */
+static bool fused_match(const struct request *first, const struct request *second)
+{
+	return first->ns == second->ns && first->io.offset == second->io.offset &&
+	       first->io.extent == second->io.extent;
+}
+
+static uint16_t fused_second_received(
+	struct request *first, struct request *second, uint16_t status)
+{
+	first->partner = second;
+	second->partner = first;
+	if (!status && !fused_match(first, second)) {
+		status = CMD_INVALID_FIELD;
+		fused_fail(first, status);
+	}
+	return status;
+}
+
+static void fused_first_received(struct request *first, uint16_t status)
+{
+	struct conn *conn = first->conn;
+	struct loop *loop = conn->reactor->loop;
+
+	conn->fused_open = true;
+	if (status)
+		return;
+	conn->fused_first = first;
+	/* It holds a buffer until then. */
+	loop_timer_set(loop, &conn->handshake, loop_now_ns(loop) + conn->reactor->patience_ns);
+}
+
+uint16_t fused_received(struct request *request, uint16_t status)
+{
+	struct conn *conn = request->conn;
+	struct request *first = conn->fused_first;
+	bool failed = conn->fused_open && !first;
+	uint8_t fuse = request->cmd.flags & NVME_CMD_FUSE_MASK;
+
+	if (!conn->connected || conn->qid == 0)
+		return status;
+	conn->fused_first = NULL;
+	conn->fused_open = false;
+	loop_timer_cancel(conn->reactor->loop, &conn->handshake);
+	if (fuse == NVME_CMD_FUSE_SECOND) {
+		if (first)
+			return fused_second_received(first, request, status);
+		return failed ? NVME_SC_ABORT_FUSED_FAILED : NVME_SC_ABORT_FUSED_MISSING;
+	}
+	if (first)
+		fused_fail(first, NVME_SC_ABORT_FUSED_MISSING);
+	if (fuse == NVME_CMD_FUSE_FIRST)
+		fused_first_received(request, status);
+	return status;
+}
+
+void fused_expired(struct conn *conn)
+{
+	struct request *first = conn->fused_first;
+
+	conn->fused_first = NULL;
+	conn->fused_open = false;
+	if (first)
+		fused_fail(first, NVME_SC_ABORT_FUSED_MISSING);
+}
+
+/* --- their buffer ---------------------------------------------------------------------------- */
+
+bool fused_take_buffer(struct request *second)
+{
+	struct request *first = second->partner;
+
+	if (!first->buf)
+		return false;
+	second->buf = first->buf;
+	second->bytes = fused_write_bytes(first);
+	second->loop_buffer = first->loop_buffer;
+	return true;
+}
+
+void fused_buffer_ready(struct request *first, struct buf *buf)
+{
+	struct request *second = first->partner;
+
+	request_set_buffer(first, buf);
+	if (second->state != REQUEST_WAIT_BUF)
+		return;
+	request_unlist(second);
+	request_hand_to(second, REQUEST_CORE);
+	(void)fused_take_buffer(second);
+	request_bring(second);
+}
+
+void fused_part(struct request *request)
+{
+	struct request *other = request->partner;
+
+	other->partner = NULL;
+	request->partner = NULL;
+	if (!request->buf || request->buf != other->buf)
+		return;
+	request->buf = NULL;
+	if (request->claim.bytes)
+		share_claim_move(&other->claim, &request->claim);
+}
+
+void fused_ended(struct request *request)
+{
+	struct conn *conn = request->conn;
+
+	if (conn->fused_first == request) {
+		conn->fused_first = NULL;
+		loop_timer_cancel(conn->reactor->loop, &conn->handshake);
+	}
+	if (request->partner)
+		fused_fail(request->partner, NVME_SC_ABORT_FUSED_FAILED);
+}
+
+/* --- the operation --------------------------------------------------------------------------- */
+
+/* Under the lock; request_submit() would wait for it. */
+static void fused_submit(
+	struct request *request, void (*done)(struct done *done, int res, unsigned flags))
+{
+	struct backend_queue *queue = request->ns->queue;
+
+	request->io.done.fn = done;
+	queue->ops->submit(queue, &request->io);
+}
+
+static void fused_end(struct request *request, uint16_t status)
+{
+	if (request_executed(request))
+		request_complete(request, status);
+}
+
+static void fused_unlocked(struct range_lock *lock)
+{
+	const struct fused *fused = container_of(lock, struct fused, lock);
+	struct request *compare = fused->compare, *write = fused->write;
+	uint16_t compare_status = fused->compare_status, write_status = fused->write_status;
+
+	fused_end(compare, compare_status);
+	fused_end(write, write_status);
+}
+
+static void fused_finish(struct fused *fused, uint16_t compare_status, uint16_t write_status)
+{
+	fused->compare_status = compare_status;
+	fused->write_status = write_status;
+	range_lock_release(&fused->lock);
+}
+
+static void fused_written(struct done *done, int res, unsigned flags)
+{
+	struct request *write = container_of(done, struct request, io.done);
+
+	(void)flags;
+	fused_finish(fused_of(write->partner), 0, cmd_io_status(&write->io, res));
+}
+
+static void fused_read(struct done *done, int res, unsigned flags)
+{
+	struct request *compare = container_of(done, struct request, io.done);
+	struct fused *fused = fused_of(compare);
+
+	(void)flags;
+	if (res)
+		fused_finish(fused, cmd_io_status(&compare->io, res), NVME_SC_ABORT_FUSED_FAILED);
+	else if (memcmp(compare->bytes, compare->io.bytes, compare->data_len))
+		fused_finish(fused, NVME_SC_COMPARE_FAILED | NVME_STATUS_DNR,
+			NVME_SC_ABORT_FUSED_FAILED);
+	else if (compare->conn->state != CONN_LIVE)
+		fused_finish(fused, 0, 0); /* nobody is told, and nothing is changed any more */
+	else
+		fused_submit(fused->write, fused_written);
+}
+
+static void fused_submit_read(struct request *compare)
+{
+	struct backend_io *io = &compare->io;
+
+	io->op = BACKEND_READ;
+	io->bytes = fused_disk_bytes(compare);
+	io->loop_buffer = compare->loop_buffer;
+	fused_submit(compare, fused_read);
+}
+
+static void fused_flushed(struct done *done, int res, unsigned flags)
+{
+	struct request *compare = container_of(done, struct request, io.done);
+
+	(void)flags;
+	if (res)
+		fused_finish(fused_of(compare), cmd_io_status(&compare->io, res),
+			NVME_SC_ABORT_FUSED_FAILED);
+	else
+		fused_submit_read(compare);
+}
+
+static void fused_locked(struct range_lock *lock)
+{
+	struct request *compare = container_of(lock, struct fused, lock)->compare;
+
+	if (compare->io.fua && compare->ns->queue->backend->geometry.volatile_cache) {
+		compare->io.op = BACKEND_FLUSH;
+		fused_submit(compare, fused_flushed);
+	} else {
+		fused_submit_read(compare);
+	}
+}
+
+static void fused_start(struct request *compare, struct request *write)
+{
+	struct fused *fused = fused_of(compare);
+	uint64_t start = compare->io.offset;
+
+	request_hand_to(compare, REQUEST_EXEC);
+	request_hand_to(write, REQUEST_EXEC);
+	write->io.bytes = write->bytes;
+	write->io.loop_buffer = write->loop_buffer;
+	fused->compare = compare;
+	fused->write = write;
+	fused->lock.taken = fused_locked;
+	fused->lock.released = fused_unlocked;
+	range_lock_take(&fused->lock, compare->ns,
+		(struct range){.start = start, .end = start + compare->io.extent});
+}
+
+/* --- commands -------------------------------------------------------------------------------- */
+
+static uint16_t fused_compare_prepare(struct request *request)
+{
+	uint16_t status = cmd_io_prepare_transfer(request, BACKEND_READ);
+
+	request->fused_status = 0;
+	if (status)
+		return status;
+	if (request->data_len > FUSED_MAX_BYTES)
+		return NVME_SC_ATOMIC_WRITE_UNIT_EXCEEDED | NVME_STATUS_DNR;
+	request->scratch_len = fused_scratch_len(request);
+	return 0;
+}
+
+static uint16_t fused_write_prepare(struct request *request)
+{
+	request->fused_status = 0;
+	return cmd_io_prepare_transfer(request, BACKEND_WRITE);
+}
+
+/* It has its data; the other one perhaps. */
+static void fused_run(struct request *request)
+{
+	struct request *other = request->partner;
+	bool first = (request->cmd.flags & NVME_CMD_FUSE_MASK) == NVME_CMD_FUSE_FIRST;
+
+	if (request->fused_status) {
+		request_complete(request, request->fused_status);
+	} else if (!other || other->state != REQUEST_HELD) {
+		request_hand_to(request, REQUEST_HELD);
+		list_push_back(&request->conn->held, &request->node);
+	} else {
+		request_unlist(other);
+		request_hand_to(other, REQUEST_CORE);
+		fused_start(first ? request : other, first ? other : request);
+	}
+}
+
+static const struct cmd fused_compare = {
+	.name = "Compare, fused",
+	.direction = REQUEST_FROM_HOST,
+	.fuse = NVME_CMD_FUSE_FIRST,
+	.counts = NS_COUNT_READ,
+	.prepare = fused_compare_prepare,
+	.run = fused_run,
+};
+
+static const struct cmd fused_write = {
+	.name = "Write, fused",
+	.direction = REQUEST_FROM_HOST,
+	.fuse = NVME_CMD_FUSE_SECOND,
+	.counts = NS_COUNT_WRITE,
+	.prepare = fused_write_prepare,
+	.run = fused_run,
+};
+
+const struct cmd *fused_find(const struct request *request)
+{
+	uint8_t opcode = request->cmd.opcode;
+	uint8_t fuse = request->cmd.flags & NVME_CMD_FUSE_MASK;
+
+	if (opcode == NVME_OPC_COMPARE && fuse == NVME_CMD_FUSE_FIRST)
+		return &fused_compare;
+	if (opcode == NVME_OPC_WRITE && fuse == NVME_CMD_FUSE_SECOND)
+		return &fused_write;
+	return cmd_io_find(opcode);
+}
