@@ -407,7 +407,8 @@ static int catalog_put_ns(struct subsys *subsys, uint32_t nsid, const struct ns_
 	if (place)
 		ns_place_put(place);
 	free(ns);
-	snprintf(why, why_size, "out of memory, or of places for namespaces (%u)",
+	snprintf(why, why_size,
+		"out of memory, or of places for namespaces (%u, those that go counted, too)",
 		CATALOG_MAX_NAMESPACES);
 	return error;
 }

@@ -84,8 +84,11 @@ static uint16_t cmd_connect_check_data(struct request *request, const struct sub
 		return cmd_connect_refuse_data(
 			request, offsetof(struct nvme_connect_data, hostnqn));
 	subsys = cmd_connect_find_subsys(request->conn, data->subnqn);
-	if (!subsys)
+	if (!subsys) {
+		conn_log(request->conn, "host %s asks for %s, which is not here", data->hostnqn,
+			data->subnqn);
 		return cmd_connect_refuse_data(request, offsetof(struct nvme_connect_data, subnqn));
+	}
 	if (!subsys_host_allowed(subsys, data->hostnqn)) {
 		conn_log(request->conn, "host %s is not allowed to use %s", data->hostnqn,
 			subsys->nqn);

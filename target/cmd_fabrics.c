@@ -47,7 +47,6 @@ static void cmd_property_get_run(struct request *request)
 	uint64_t value;
 	unsigned size;
 
-	ctrl_alive(ctrl);
 	if (!cmd_property_value(ctrl, le32_get(property->ofst), &value, &size) ||
 		(property->attrib & NVME_PROPERTY_ATTRIB_SIZE) != size) {
 		request_complete(request, CMD_INVALID_FIELD);
@@ -109,7 +108,6 @@ static void cmd_property_set_run(struct request *request)
 	const struct nvme_property *property = &request->cmd.property;
 	struct ctrl *ctrl = request->conn->member.ctrl;
 
-	ctrl_alive(ctrl);
 	if (le32_get(property->ofst) != NVME_PROPERTY_CC ||
 		(property->attrib & NVME_PROPERTY_ATTRIB_SIZE) != NVME_PROPERTY_4_BYTES) {
 		request_complete(request, CMD_INVALID_FIELD);

@@ -398,13 +398,10 @@ static bool config_same(const char *a, const char *b)
 	return a && b && !strcmp(a, b);
 }
 
-/* However they are written. One that is not valid is told where it is checked. */
+/* In whatever case their digits are. */
 static bool config_same_uuid(const char *a, const char *b)
 {
-	struct nvme_uuid one, other;
-
-	return a && b && !nvme_uuid_parse(a, &one) && !nvme_uuid_parse(b, &other) &&
-	       !memcmp(&one, &other, sizeof(one));
+	return a && b && !strcasecmp(a, b);
 }
 
 /* A namespace without an id gets the lowest that those before it have left. */

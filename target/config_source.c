@@ -10,6 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "target/config_bound.h"
+
+/* No mapping has as many that are known; each is compared with all others. */
+#define CONFIG_MAX_KEYS 64
+
 /* --- the tree -------------------------------------------------------------------------------- */
 
 yaml_node_t *config_source_node(struct config_source *source, int id)
@@ -120,6 +125,11 @@ int config_source_wrong(struct config_source *source, const char *path, const ch
 
 static int config_source_check_twice(struct config_source *source, yaml_node_t *node)
 {
+	if (node->data.mapping.pairs.top - node->data.mapping.pairs.start > CONFIG_MAX_KEYS) {
+		config_source_tell(source, "%s:%u: more keys than there are: see hauld.conf(5)",
+			source->file, config_line(node));
+		return -EINVAL;
+	}
 	for (yaml_node_pair_t *pair = node->data.mapping.pairs.start;
 		pair < node->data.mapping.pairs.top; pair++) {
 		yaml_node_t *key = config_source_node(source, pair->key);
@@ -179,10 +189,16 @@ static int config_source_parse(struct config_source *source, const char *text, s
 int config_source_load(
 	struct config_source *source, const char *name, const char *text, size_t length)
 {
+	const char *why;
+	size_t line;
 	int error;
 
 	*source = (struct config_source){.file = name};
-	error = config_source_parse(source, text, length);
+	error = config_bound_check(text, length, &line, &why);
+	if (error == -EINVAL)
+		config_source_tell(source, "%s:%zu: %s", name, line, why);
+	if (!error)
+		error = config_source_parse(source, text, length);
 	return error ? error : config_source_check(source);
 }
 

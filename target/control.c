@@ -130,7 +130,7 @@ static int control_set_address(struct control *control, const char *path)
 	int error = path[0] ? control_path_set(&control->address, path)
 			    : control_path_default(&control->address);
 
-	if (!error && !strcmp(control->address.sun_path, "/run/haul/hauld.sock"))
+	if (!error && !strcmp(control->address.sun_path, CONTROL_PATH_SYSTEM))
 		(void)mkdir("/run/haul", S_IRWXU);
 	return error;
 }

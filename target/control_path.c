@@ -39,7 +39,7 @@ int control_path_default(struct sockaddr_un *ret)
 	if (runtime && runtime[0] == '/')
 		snprintf(path, sizeof(path), "%s/hauld.sock", runtime);
 	else
-		snprintf(path, sizeof(path), "/run/haul/hauld.sock");
+		snprintf(path, sizeof(path), CONTROL_PATH_SYSTEM);
 	return control_path_set(ret, path);
 }
 

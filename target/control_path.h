@@ -9,7 +9,9 @@
 
 #include "proto/base/compiler.h"
 
-/* Under $XDG_RUNTIME_DIR, or /run. -ENAMETOOLONG. */
+/* That of the service. */
+#define CONTROL_PATH_SYSTEM "/run/haul/hauld.sock"
+/* Under $XDG_RUNTIME_DIR, or that of the service. -ENAMETOOLONG. */
 int control_path_default(struct sockaddr_un *ret) must_check;
 int control_path_set(struct sockaddr_un *ret, const char *path) must_check;
 

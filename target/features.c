@@ -157,7 +157,6 @@ void cmd_set_features_run(struct request *request)
 	uint16_t status;
 	uint32_t dw0 = 0;
 
-	ctrl_alive(ctrl);
 	if (!feature->constant)
 		status = feature->set(ctrl, value, &dw0);
 	else if (value == feature->get(ctrl, false))
@@ -196,7 +195,6 @@ void cmd_get_features_run(struct request *request)
 	uint8_t select = features->sel & 0x7;
 	uint32_t dw0 = 0;
 
-	ctrl_alive(ctrl);
 	if (!feature) { /* the host identifier */
 		if (request->data_len)
 			memcpy(request->bytes, ctrl->hostid, sizeof(ctrl->hostid));

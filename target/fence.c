@@ -67,7 +67,7 @@ static void fence_arm(struct reactor *reactor)
 
 static void fence_look(struct fence *fence)
 {
-	if (fence->late || !fence_must_wait(fence)) {
+	if (fence->late || fence->reactor->stage == REACTOR_CLOSES || !fence_must_wait(fence)) {
 		round_go_on(&fence->round);
 		return;
 	}
@@ -98,6 +98,19 @@ void fence_expired(struct loop_timer *timer)
 		if (fence->deadline_ns > now_ns)
 			continue;
 		list_remove(&fence->node);
+		fence->late = true;
+		round_go_on(&fence->round);
+	}
+	fence_arm(reactor);
+}
+
+void fence_give_up(struct reactor *reactor)
+{
+	struct list *node;
+
+	while ((node = list_pop_front(&reactor->fences))) {
+		struct fence *fence = container_of(node, struct fence, node);
+
 		fence->late = true;
 		round_go_on(&fence->round);
 	}

@@ -27,6 +27,9 @@ void fence_start(struct ctrl *ctrl, struct request *request,
 /* The last I/O queue of an ended controller of REACTOR has left. */
 void fence_look_again(struct reactor *reactor);
 
+/* REACTOR ends: whoever waits here does so no longer. */
+void fence_give_up(struct reactor *reactor);
+
 void fence_expired(struct loop_timer *timer);
 
 #endif

@@ -27,6 +27,7 @@ enum { HAULCTL_OK = 0, HAULCTL_FAILED = 1, HAULCTL_USAGE = 2 };
 
 struct haulctl {
 	struct sockaddr_un address;
+	bool is_default;  /* ADDRESS was not given */
 	const char *file; /* apply's */
 	bool json;
 	bool dry_run;
@@ -55,17 +56,34 @@ static void haulctl_error(const char *format, ...)
 
 /* --- asking ---------------------------------------------------------------------------------- */
 
-static int haulctl_connect(const struct haulctl *ctl)
+static int haulctl_try(const struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int error = fd < 0 ? -errno : 0;
 
-	if (fd >= 0 && !connect(fd, (const struct sockaddr *)&ctl->address, sizeof(ctl->address)))
+	if (!error && connect(fd, (const struct sockaddr *)address, sizeof(*address)))
+		error = -errno;
+	if (!error)
 		return fd;
-	haulctl_error("no hauld answers at %s: %s%s", ctl->address.sun_path, strerror(errno),
-		errno == EACCES ? "" : ": is it running, with that --control?");
 	if (fd >= 0)
 		close(fd);
-	return -1;
+	return error;
+}
+
+/* Root may have a session of its own and still mean the service. */
+static int haulctl_connect(const struct haulctl *ctl)
+{
+	struct sockaddr_un address = ctl->address;
+	int fd = haulctl_try(&address);
+	int error = fd;
+
+	if (error == -ENOENT && ctl->is_default && !control_path_set(&address, CONTROL_PATH_SYSTEM))
+		fd = haulctl_try(&address);
+	if (fd < 0)
+		haulctl_error("no hauld answers at %s: %s%s", ctl->address.sun_path,
+			strerror(-error),
+			error == -EACCES ? "" : ": is it running, with that --control?");
+	return fd;
 }
 
 static bool haulctl_send(int fd, const char *text)
@@ -289,5 +307,6 @@ int main(int argc, char **argv)
 	}
 	if (path ? control_path_set(&ctl.address, path) : control_path_default(&ctl.address))
 		return haulctl_usage("the socket's path is too long: ", path ? path : "");
+	ctl.is_default = !path;
 	return haulctl_run(&ctl, argc, argv);
 }

@@ -240,6 +240,5 @@ void cmd_identify_run(struct request *request)
 {
 	struct ctrl *ctrl = request->conn->member.ctrl;
 
-	ctrl_alive(ctrl);
 	request_complete(request, identify_fill(request, ctrl, request->bytes));
 }

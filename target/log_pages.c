@@ -252,7 +252,6 @@ void cmd_get_log_run(struct request *request)
 	_Alignas(8) char bytes[LOG_PAGE_MAX_BYTES] = {0};
 	struct log_window window;
 
-	ctrl_alive(ctrl);
 	if (page->run) {
 		page->run(request);
 		return;

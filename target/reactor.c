@@ -169,6 +169,7 @@ static void reactor_stop_here(struct loop_message *message)
 
 	list_for_each_entry_safe (conn, after, &reactor->conns, node)
 		conn_close(conn, "the target stops");
+	fence_give_up(reactor);
 }
 
 static void reactor_exit_here(struct loop_message *message)

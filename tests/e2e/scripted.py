@@ -68,12 +68,13 @@ class Connection(nvmetcp.Tcp):
 
 class Scripted:
     """Two namespaces of BYTES each. STATUS_OF(command, its number among the I/O commands): what to answer instead of
-    doing it. SPOIL(command, bytes): bytes to read instead of these. DELAY: seconds from a command to its answer."""
+    doing it. SPOIL(command, bytes): bytes to read instead of these. DELAY: seconds from a command to its answer; what
+    they really were is in TOOK."""
 
     def __init__(self, nqn, *, block=512, size=4 << 20, delay=0, oncs=0x4, vwc=1):
         self.nqn, self.block, self.delay, self.oncs, self.vwc = nqn, block, delay, oncs, vwc
         self.disks = {nsid: bytearray(size) for nsid in (1, 2)}
-        self.commands = []
+        self.commands, self.took = [], []
         self.status_of = lambda command, number: 0
         self.spoil = lambda command, data: data
         self.lock = threading.Lock()
@@ -121,21 +122,21 @@ class Scripted:
                 is_io, answer, more = self.run(connection, pdu.header[8:72], pdu.data)
                 waiting.extend(more)
                 if is_io and self.delay:
-                    late.put((begin + self.delay, answer))
+                    late.put((begin, answer))
                 else:
                     connection.send(answer)
         except (nvmetcp.Closed, OSError):
             late.put(None)
             connection.close()
 
-    @staticmethod
-    def send_late(connection, late):
-        for due, answer in iter(late.get, None):
-            time.sleep(max(due - time.monotonic(), 0))
+    def send_late(self, connection, late):
+        for begin, answer in iter(late.get, None):
+            time.sleep(max(begin + self.delay - time.monotonic(), 0))
             try:
                 connection.send(answer)
             except OSError:
                 return
+            self.took.append(time.monotonic() - begin)
 
     def run(self, connection, sqe, data):
         """Whether it is I/O, the bytes of the answer, and PDUs that came meanwhile."""

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import statistics
 import subprocess
 
 import pytest
@@ -262,22 +263,31 @@ def test_each_kind_of_job_finds_one_wrong_byte(fio, scripted, tmp_path, flipped)
 
 # --- latencies against a target whose own is known (B158) ------------------------------------------------------
 
+def check_latencies(job, target, options):
+    """Returns whether half of them are those of the target itself and what the way there takes."""
+    part = job["write" if "write" in options.get("rw", "") else "read"]
+    clat, lat, slat = part["clat_ns"], part["lat_ns"], part["slat_ns"]
+    assert part["total_ios"] == clat["N"] == lat["N"] == slat["N"], options
+    assert clat["min"] >= DELAY_MS * 1e6 and lat["min"] >= clat["min"] and lat["max"] >= clat["max"], options
+    assert lat["mean"] == pytest.approx(slat["mean"] + clat["mean"], rel=0.01), options
+    assert options or job["iodepth_level"]["16"] > 80, job
+    return clat["percentile"]["50.000000"] < (statistics.median(target.took) * 1.1 + 0.005) * 1e9
+
+
 def test_latencies_are_those_of_the_target(fio, scripted, tmp_path):
     table = named([
         {}, {"iodepth": 1, "size": "64k"}, {"iodepth_batch": 16}, {"iodepth_low": 4}, {"rw": "randwrite"},
         {"iodepth_batch": 8, "iodepth_batch_complete_min": 4, "iodepth_batch_complete_max": 16}, {"rate_iops": 200},
         {"iodepth_batch": 16, "thread": 1, "rw": "write"}])
-    jobs = {name: (scripted(delay=DELAY_MS / 1000), {
-        "rw": "randread", "bs": "4k", "iodepth": 16, "size": "1m", "percentile_list": "50", **options})
-        for name, options in table.items()}
-    done, found = run_jobs(fio, tmp_path, jobs, together=False)
-    done.ok()
-    for name, options in table.items():
-        part = found[name][0]["write" if "write" in options.get("rw", "") else "read"]
-        clat, lat, slat = part["clat_ns"], part["lat_ns"], part["slat_ns"]
-        assert part["total_ios"] == clat["N"] == lat["N"] == slat["N"], options
-        assert clat["min"] >= DELAY_MS * 1e6 and lat["min"] >= clat["min"] and lat["max"] >= clat["max"], options
-        # Half of them within 10 %: one that a busy machine holds up says nothing.
-        assert clat["percentile"]["50.000000"] < DELAY_MS * 1.1e6, f"{options}: {part}"
-        assert lat["mean"] == pytest.approx(slat["mean"] + clat["mean"], rel=0.01), options
-    assert found["job0"][0]["iodepth_level"]["16"] > 80, done.text
+    late = []
+    for _ in range(4):  # none is ever too short; a machine that is busy makes some too long
+        jobs = {name: (scripted(delay=DELAY_MS / 1000), {
+            "rw": "randread", "bs": "4k", "iodepth": 16, "size": "1m", "percentile_list": "50", **options})
+            for name, options in table.items()}
+        done, found = run_jobs(fio, tmp_path, jobs, together=False)
+        done.ok()
+        late = [name for name, options in table.items() if not check_latencies(found[name][0], jobs[name][0], options)]
+        table = {name: table[name] for name in late}
+        if not late:
+            return
+    raise AssertionError(f"{table} took too long, four times")

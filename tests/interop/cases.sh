@@ -8,6 +8,7 @@ tmp=/run/interop
 address=10.9.0.1
 nqn=nqn.2024-01.org.example:interop
 case_seconds=180
+null_blk=/sys/kernel/config/nullb/haul
 cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	kernel_host_discovers_hauld_tcp kernel_host_discovers_hauld_rdma
 	kernel_host_to_hauld_tcp kernel_host_to_hauld_rdma kernel_host_to_hauld_tcp_with_digests
@@ -22,6 +23,8 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	engine_to_kernel_target_tcp engine_to_kernel_target_rdma
 	engine_to_hauld_tcp engine_to_hauld_rdma
 	users_program_that_forks_rdma users_program_connects_again_and_again_rdma queues_outlive_a_change_of_mtu_rdma
+	hauld_on_a_device_that_is_removed_tcp kernel_host_mounts_a_disk_of_4096_byte_blocks_tcp hauld_says_that_aio_slots_are_missing
+	engine_has_its_data_in_huge_pages_tcp engine_has_its_data_in_huge_pages_rdma
 	capture_of_two_kernels_rdma capture_of_engine_and_hauld_rdma
 	capture_of_a_kernel_host_and_hauld_rdma capture_of_a_kernel_host_and_hauld_tcp"
 
@@ -33,6 +36,8 @@ cleanup() {
 	[ -z "${hauld_pid:-}" ] || { kill -9 "$hauld_pid"; wait "$hauld_pid"; } 2>/dev/null
 	[ -z "${capture_pid:-}" ] || kill "$capture_pid" 2>/dev/null
 	tests/lab/nvmet clear
+	umount $tmp.mount 2>/dev/null && rmdir $tmp.mount
+	[ ! -e $null_blk ] || { echo 0 > $null_blk/power; rmdir $null_blk; }
 	rm -f "$tmp".*
 }
 
@@ -125,7 +130,7 @@ kernel_host_writes_and_reads() {
 engine_fio() {
 	local engine=$build/fio-plugin/fio-haul.so
 	[ -e "$engine" ] || fail "the fio engine is not in this build (-Dfio_source)"
-	fio_verify "--ioengine=external:$engine" "--uri=$1" --thread=1
+	fio_verify "--ioengine=external:$engine" "--uri=$1" --thread=1 "${@:2}"
 }
 
 start_kernel_target() {
@@ -403,6 +408,98 @@ queues_outlive_a_change_of_mtu_rdma() {
 	[ $i -ge 4 ] || fail "the load was over after $i changes"
 	[ "$(grep -c " connected to $nqn" $tmp.hauld)" = 2 ] || fail "a queue was lost"
 }
+
+# --- disks of hauld that only a machine of one's own can have ------------------------------------------------------------
+
+# make_null_blk BLOCK-BYTES: 64 MiB in memory, without discard, as /dev/$null_disk.
+make_null_blk() {
+	mkdir $null_blk || fail "null_blk has no configfs"
+	echo "$1" > $null_blk/blocksize
+	echo 64 > $null_blk/size
+	echo 1 > $null_blk/memory_backed
+	echo 1 > $null_blk/power || fail "null_blk refused a device"
+	# Newer kernels give it the name that it has here.
+	for ((i = 0; i < 50; i++)); do
+		for null_disk in haul "nullb$(cat $null_blk/index)"; do
+			[ ! -b "/dev/$null_disk" ] || return 0
+		done
+		sleep 0.1
+	done
+	fail "no device of null_blk appears: $(ls /dev)"
+}
+
+# fails_with TEXT FIO-OPTION...: the engine's fio ends with the status of this text, soon.
+fails_with() {
+	local text=$1 begin=$SECONDS
+	shift
+	fio --name=fails "--ioengine=external:$build/fio-plugin/fio-haul.so" --thread --bs=4k --size=64k "$@" > $tmp.said 2>&1 && fail "fio $* succeeded"
+	cat $tmp.said
+	grep -q "$text" $tmp.said || fail "fio $*: not '$text'"
+	[ $((SECONDS - begin)) -lt 20 ] || fail "fio $* took $((SECONDS - begin)) s to fail"
+}
+
+# The device is taken away under a hauld that holds it: errors of the medium at once, not "full"; the other disk works on.
+hauld_on_a_device_that_is_removed_tcp() {
+	local uri=tcp://$address:4420/$nqn
+	make_null_blk 512
+	run_hauld --listen tcp://$address:4420 --export "/dev/$null_disk,nqn=$nqn,nsid=1" --export "ram:64M,nqn=$nqn,nsid=2"
+	engine_fio "$uri/1"
+	echo 0 > $null_blk/power || fail "the device cannot be removed"
+	fails_with '280h: Write Fault' --uri="$uri/1" --rw=write
+	fails_with '281h: Unrecovered Read Error' --uri="$uri/1" --rw=read
+	engine_fio "$uri/2"
+	stop_hauld
+}
+
+kernel_host_mounts_a_disk_of_4096_byte_blocks_tcp() {
+	make_null_blk 4096
+	run_hauld --listen tcp://$address:4420 --export "/dev/$null_disk,nqn=$nqn"
+	kernel_connect tcp
+	[ "$(blockdev --getss "$disk")" = 4096 ] || fail "the kernel sees blocks of $(blockdev --getss "$disk") bytes"
+	mkfs.ext4 -q "$disk" || fail "mkfs.ext4 failed"
+	mkdir $tmp.mount
+	mount "$disk" $tmp.mount || fail "mount failed"
+	head -c 8M /dev/urandom > $tmp.pattern
+	cp $tmp.pattern $tmp.mount/file
+	fstrim $tmp.mount || fail "fstrim failed: discards that the disk lacks are no error"
+	umount $tmp.mount
+	echo 3 > /proc/sys/vm/drop_caches
+	mount "$disk" $tmp.mount || fail "mount failed the second time"
+	cmp $tmp.pattern $tmp.mount/file || fail "the file is another one"
+	umount $tmp.mount
+	rmdir $tmp.mount
+	kernel_disconnect
+	stop_hauld
+}
+
+hauld_says_that_aio_slots_are_missing() {
+	local before rc=0
+	before=$(cat /proc/sys/fs/aio-max-nr)
+	echo 64 > /proc/sys/fs/aio-max-nr
+	truncate -s 64M $tmp.img
+	timeout 60 "$build/target/hauld" --engine epoll --listen tcp://$address:4420 --export $tmp.img > $tmp.said 2>&1 || rc=$?
+	echo "$before" > /proc/sys/fs/aio-max-nr
+	cat $tmp.said
+	[ $rc = 1 ] || fail "hauld ended with $rc"
+	grep -q 'fs.aio-max-nr is 64 and .* are in use: .* more are needed' $tmp.said || fail "the limit and the need are not said"
+	start_hauld tcp
+	stop_hauld
+}
+
+engine_has_its_data_in_huge_pages() {
+	local iomem before
+	before=$(cat /proc/sys/vm/nr_hugepages)
+	echo 16 > /proc/sys/vm/nr_hugepages
+	grep -q 'HugePages_Free: *16$' /proc/meminfo || skip "no huge pages: $(grep HugePages_Free /proc/meminfo)"
+	start_hauld "$1"
+	for iomem in mmaphuge shmhuge; do
+		engine_fio "$1://$address/$nqn/1" --iomem=$iomem
+	done
+	stop_hauld
+	echo "$before" > /proc/sys/vm/nr_hugepages
+}
+engine_has_its_data_in_huge_pages_tcp() { engine_has_its_data_in_huge_pages tcp; }
+engine_has_its_data_in_huge_pages_rdma() { engine_has_its_data_in_huge_pages rdma; }
 
 # --- what tests/interop/read_capture is to read afterwards ---------------------------------------------------------------
 

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Associations over TCP and RDMA: who joins, how long they live, what ends with them (NVMe base 2.0 3.1.2, 3.9)."""
+import signal
 import struct
+import threading
 import time
 
 import conftest
+import control
 import nvme
 import nvmetcp
 import pytest
@@ -218,6 +221,34 @@ def test_a_live_queue_keeps_its_id(start):
     assert host.read(first) == 0
 
 
+def test_hosts_may_connect_while_namespaces_come_and_go(start_hauld, tmp_path):
+    """B001: four hosts connect, identify and leave while a namespace is added and removed 60 times."""
+    text = [f"listen: [tcp://127.0.0.1:0]\nsubsystems:\n  - nqn: {NQN}\n    namespaces:\n"
+            + "".join(f"      - {{ram: 1M, nsid: {nsid}}}\n" for nsid in range(1, count + 1))
+            for count in (1, 2)]
+    path = tmp_path / "hauld.conf"
+    path.write_text(text[0])
+    hauld = start_hauld("--config", str(path), "--threads", "2")
+    over, seen = threading.Event(), []
+
+    def come_and_go(number):
+        while not over.is_set():
+            host = TcpHost(hauld, hostnqn=f"nqn.2026-11.io.haul:host{number}")
+            seen.append(host.admin.identify(2)[0].status or host.read(host.queue()))
+            host.close()
+
+    threads = [threading.Thread(target=come_and_go, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    with control.Control(hauld.control) as ctl:
+        for turn in range(60):
+            ctl.change(text[(turn + 1) % 2])
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert len(seen) > 20 and not any(seen)
+
+
 # --- keep-alive ----------------------------------------------------------------------------------------
 
 def until_end(queue, within):
@@ -242,6 +273,24 @@ def test_io_alone_keeps_the_association(start):
         time.sleep(0.4)
     assert 0.5 < until_end(host.admin, 4) < 2.5
     queue.expect_end(within=2)
+
+
+def test_a_host_at_full_load_is_not_dropped(hauld):
+    """B159: 3 s of 1 MiB reads, a queue full of them on four queues, no Keep Alive."""
+    host = TcpHost(hauld, kato=1000)
+    queues = [host.queue(qid) for qid in range(1, 5)]
+    limit = time.monotonic() + 3
+    while time.monotonic() < limit:
+        for queue in queues:
+            cids = [queue.cid() for _ in range(8)]
+            queue.send(b"".join(queue.capsule(nvme.command(
+                nvme.READ, cid=cid, nsid=1, cdw=nvme.rw_cdw(0, 2048),
+                dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, 1 << 20))) for cid in cids))
+            for _ in cids:
+                while queue.recv_pdu().kind != nvmetcp.RSP:
+                    pass
+    assert host.keep_alive() == 0
+    host.close()
 
 
 def test_keep_alive_alone_keeps_the_association(start):
@@ -428,7 +477,6 @@ def slow(tmp_path):
     disk = SlowDisk(tmp_path)
     yield disk
     disk.go()
-    assert disk.hauld.alive(), disk.hauld.log_path.read_text()
     assert disk.hauld.stop() == 0, disk.hauld.log_path.read_text()
 
 
@@ -506,3 +554,98 @@ def test_a_reset_is_over_when_the_disk_has_nothing_of_it(slow, kind):
     assert host.write(queue, b"new!" * 128) == 0
     host.close()
     assert slow.holds() == b"new!" * 128
+
+
+# --- access --------------------------------------------------------------------------------------------
+
+STRANGER, FRIEND = "nqn.2026-11.io.haul:stranger", "nqn.2026-11.io.haul:friend"
+# Whom the list of each subsystem lets in.
+ACCESS = {
+    "absent": ("", {STRANGER, FRIEND}),
+    "any": ("allow: any", {STRANGER, FRIEND}),
+    "none": ("allow: []", set()),
+    "one": (f"allow: [{FRIEND}, {FRIEND}]", {FRIEND}),
+}
+
+
+def access_nqn(name):
+    return f"nqn.2026-11.io.haul:access-{name}"
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("access")
+    text = "listen: [tcp://127.0.0.1:0, rdma://127.0.0.1:0]\nsubsystems:\n"
+    for name, (allow, _) in ACCESS.items():
+        text += f"  - nqn: {access_nqn(name)}\n    namespaces: [{{ram: 1M}}]\n"
+        text += f"    {allow}\n" if allow else ""
+    (directory / "hauld.conf").write_text(text)
+    daemon = conftest.Hauld(directory, "--config", str(directory / "hauld.conf"), "--threads", "1",
+                            env=conftest.rdma_environment())
+    yield daemon
+    assert daemon.stop() == 0, daemon.log_path.read_text()
+
+
+def admin_connect(listed, transport, subnqn, hostnqn, qid=0):
+    if transport == "tcp":
+        with nvmetcp.Tcp(conftest.split_uri(listed.uris[0]), qid=qid) as tcp:
+            return tcp.connect(subnqn=subnqn, hostnqn=hostnqn, sqsize=31)
+    with Rdma(conftest.split_uri(listed.uris[1]), qid=qid) as rdma:
+        return rdma.connect(subnqn=subnqn, hostnqn=hostnqn, sqsize=31)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "rdma"])
+@pytest.mark.parametrize("hostnqn", [STRANGER, FRIEND])
+def test_only_hosts_on_the_list_are_let_in(listed, transport, hostnqn):
+    """Base 2.0 6.3: Connect Invalid Host, at the admin queue and at any other."""
+    for name, (_, allowed) in ACCESS.items():
+        cqe = admin_connect(listed, transport, access_nqn(name), hostnqn)
+        assert cqe.status == (0 if hostnqn in allowed else nvme.CONNECT_INVALID_HOST), (name, cqe)
+        if hostnqn not in allowed:
+            assert cqe.dnr
+            cqe = admin_connect(listed, transport, access_nqn(name), hostnqn, qid=1)
+            assert cqe.status == nvme.CONNECT_INVALID_HOST and cqe.dnr
+    assert admin_connect(listed, transport, nvme.DISCOVERY_NQN, hostnqn).status == 0
+
+
+@pytest.mark.parametrize("hostnqn", [STRANGER, FRIEND])
+def test_discovery_tells_a_host_only_of_what_it_may_use(listed, hostnqn):
+    with nvmetcp.Admin(conftest.split_uri(listed.uris[0]), nvme.DISCOVERY_NQN, hostnqn=hostnqn) as admin:
+        cqe, log = admin.get_log(0x70, 16384)
+    assert cqe.status == 0
+    for name, (_, allowed) in ACCESS.items():
+        assert (access_nqn(name).encode() + b"\0" in log) == (hostnqn in allowed), name
+
+
+def test_refusals_are_logged_but_do_not_flood(start_hauld, tmp_path):
+    """Unknown hosts and unknown subsystems, 200 of each."""
+    path = tmp_path / "hauld.conf"
+    path.write_text(f"listen: [tcp://127.0.0.1:0]\nsubsystems:\n  - nqn: {NQN}\n"
+                    f"    allow: [{FRIEND}]\n    namespaces: [{{ram: 1M}}]\n")
+    hauld = start_hauld("--config", str(path), "--threads", "1")
+    for _ in range(200):
+        assert admin_connect(hauld, "tcp", NQN, STRANGER).status == nvme.CONNECT_INVALID_HOST
+        assert admin_connect(hauld, "tcp", NQN + "-not", STRANGER).status == nvme.CONNECT_INVALID
+    text = hauld.log_path.read_text()
+    assert f"host {STRANGER} is not allowed to use {NQN}" in text
+    assert f"host {STRANGER} asks for {NQN}-not, which is not here" in text
+    assert len(text.splitlines()) < 100, text
+    assert admin_connect(hauld, "tcp", NQN, FRIEND).status == 0
+
+
+def test_hauld_stops_while_a_host_waits_for_its_fence(slow):
+    host = TcpHost(slow.hauld)
+    queue = host.queue()
+    slow.stop()
+    host.begin_write(queue, b"late" * 128)
+    assert host.read(queue) == 0
+    host.close()
+    queue.close()
+    host = TcpHost(slow.hauld, enable=False)
+    host.begin_enabling()
+    assert csts(host) & 3 == 0
+    slow.hauld.process.send_signal(signal.SIGTERM)
+    time.sleep(1)
+    slow.go()
+    assert slow.hauld.process.wait(timeout=5) == 0, slow.hauld.log_path.read_text()
+    assert slow.holds() == b"late" * 128

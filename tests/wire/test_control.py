@@ -2,6 +2,7 @@
 """What hauld offers is looked at and changed while hosts are connected: others never notice."""
 import json
 import os
+import pathlib
 import signal
 import socket
 import stat
@@ -556,7 +557,8 @@ def test_hundreds_of_applies_leave_the_counters_where_they_were(start, tmp_path)
                 assert control.change(BASE)
             busy.worked()
         wait_for(lambda: counters(control.status()) == before)
-        assert control.status()["target"]["resident_bytes"] < rss + (8 << 20)
+        if b"libasan" not in pathlib.Path(HAULD).read_bytes():   # which keeps what is free for a while
+            assert control.status()["target"]["resident_bytes"] < rss + (8 << 20)
 
 
 def test_clients_that_change_the_same_thing_are_served_in_turn(start):

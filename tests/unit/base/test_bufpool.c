@@ -207,7 +207,7 @@ static void what_is_said_to_be_there_is_there(void **state)
 
 	for (unsigned round = 0; round < 200; round++) {
 		enum bufpool_shelf shelf = (unsigned)rand_r(&seed) % 4;
-		uint64_t bytes = bufpool_shelf_bytes(shelf);
+		uint64_t bytes;
 		unsigned wish = 1 + (unsigned)rand_r(&seed) % (2 * region_bufs[shelf]);
 
 		while (nr && rand_r(&seed) % 64) {

@@ -21,6 +21,9 @@
 #define SUBSYS LISTEN "subsystems:\n  - nqn: nqn.2024-01.com.example:a\n"
 #define NS     SUBSYS "    namespaces:\n      - ram: 1M\n"
 
+#define TEN(x)		   x x x x x x x x x x
+#define BOMB(anchor, what) "      - &" anchor " [" TEN(what ",") "]\n"
+
 struct config_case {
 	const char *text;
 	unsigned line; /* 0: the file is right */
@@ -110,6 +113,15 @@ static const struct config_case cases[] = {
 	{SUBSYS "    namespaces:\n      - path: [a]\n", 5, "a block device is right"},
 	{SUBSYS "    namespaces:\n      - ram: []\n", 5, "a size such as 1G is right"},
 	{SUBSYS "    namespaces:\n      - null: ''\n", 5, "is empty: a size such as 1G is right"},
+	{SUBSYS "    allow: &h [nqn.2024-01.com.example:h]\n"
+		"  - nqn: nqn.2024-01.com.example:b\n    allow: *h\n",
+		0, NULL},
+	/* A kilobyte that stands for 10^9 hosts, and lists in lists. */
+	{SUBSYS "    allow:\n" BOMB("a", "x") BOMB("b", "*a") BOMB("c", "*b") BOMB("d", "*c")
+			BOMB("e", "*d") BOMB("f", "*e") BOMB("g", "*f") BOMB("h", "*g"),
+		10, "aliases"},
+	{LISTEN TEN(TEN("a: b\n")), 1, "more keys"},
+	{"listen: " TEN("[") TEN("["), 1, "deep"},
 	{"listen: [tcp://no-such-host.invalid:1]\nsubsystems:\n"
 	 "  - nqn: nqn.2024-01.com.example:a\n",
 		0, NULL},

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Abort finds a command in whatever state it is, on whatever reactor; the command is answered
+ * first.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/sim/target/sim.h"
+
+#define MEMORY (32ull << 20)
+
+struct scene {
+	struct sim *sim;
+	struct sim_conn *admin, *queue;
+	uint16_t cid; /* of the last command on the queue */
+};
+
+static void scene_start(struct scene *scene, uint64_t memory)
+{
+	scene->sim = sim_create(2, memory);
+	scene->admin = sim_admin(scene->sim, SIM_NQN);
+	scene->queue = sim_queue(scene->sim, scene->admin, 1, 64);
+	assert_ptr_not_equal(scene->queue->conn->reactor, scene->admin->conn->reactor);
+	scene->sim->auto_disk = false;
+}
+
+static void scene_send(struct scene *scene, struct nvme_cmd cmd)
+{
+	scene->cid = le16_get(cmd.cid);
+	assert_true(sim_send(scene->sim, scene->queue, &cmd));
+	sim_settle(scene->sim);
+}
+
+static struct nvme_cmd abort_of(uint16_t sqid, uint16_t cid)
+{
+	struct nvme_cmd cmd = sim_cmd(NVME_OPC_ABORT, 0, 0);
+
+	cmd.abort.sqid = le16(sqid);
+	cmd.abort.cid = le16(cid);
+	return cmd;
+}
+
+static void scene_abort(struct scene *scene)
+{
+	struct nvme_cmd cmd = abort_of(1, scene->cid);
+
+	assert_true(sim_send(scene->sim, scene->admin, &cmd));
+}
+
+/* The last response on the admin queue is Abort's. */
+static void assert_abort_says(const struct scene *scene, bool aborted)
+{
+	assert_int_equal(nvme_cqe_status(&scene->admin->last), 0);
+	assert_int_equal(le32_get(scene->admin->last.dw0), aborted ? 0 : NVME_ABORT_NOT_ABORTED);
+	assert_int_equal(scene->admin->conn->member.ctrl->nr_aborts, 0);
+}
+
+static void assert_command_aborted(const struct scene *scene)
+{
+	assert_int_equal(le16_get(scene->queue->last.cid), scene->cid);
+	assert_int_equal(
+		nvme_cqe_status(&scene->queue->last) & ~NVME_STATUS_DNR, NVME_SC_ABORT_REQUESTED);
+}
+
+/* Runs until Abort is answered: then the command has been. */
+static void scene_see_order(struct scene *scene, unsigned replies)
+{
+	unsigned before = scene->admin->nr_replies;
+
+	while (scene->admin->nr_replies == before) {
+		loop_turn(scene->admin->conn->reactor->loop);
+		if (scene->admin->nr_replies == before)
+			loop_turn(scene->queue->conn->reactor->loop);
+		else
+			assert_int_equal(scene->queue->nr_replies, replies + 1);
+	}
+}
+
+static void command_that_waits_for_a_buffer_is_aborted(void **state)
+{
+	struct scene scene;
+	unsigned replies;
+
+	(void)state;
+	scene_start(&scene, TARGET_MIN_MEMORY_PER_REACTOR);
+	for (unsigned i = 0; i < 32; i++)
+		scene_send(&scene, sim_rw(NVME_OPC_READ, 0, 2048));
+	assert_true(scene.sim->nr_ios < 32);
+	replies = scene.queue->nr_replies;
+	scene_abort(&scene);
+	scene_see_order(&scene, replies);
+	assert_abort_says(&scene, true);
+	assert_command_aborted(&scene);
+	scene.sim->auto_disk = true;
+	sim_settle(scene.sim);
+	assert_int_equal(scene.queue->nr_replies, 1 + 32);
+	sim_destroy(scene.sim);
+}
+
+static void command_whose_data_comes_is_aborted_when_it_is_here(void **state)
+{
+	struct scene scene;
+	unsigned replies;
+
+	(void)state;
+	scene_start(&scene, MEMORY);
+	scene.sim->auto_pull = false;
+	scene_send(&scene, sim_rw(NVME_OPC_WRITE, 0, 8));
+	replies = scene.admin->nr_replies;
+	/* Two of them, for the same. */
+	scene_abort(&scene);
+	scene_abort(&scene);
+	sim_settle(scene.sim);
+	assert_int_equal(scene.admin->nr_replies, replies);
+	assert_true(sim_do_pull(scene.queue, 0));
+	sim_settle(scene.sim);
+	assert_int_equal(scene.admin->nr_replies, replies + 2);
+	assert_int_equal(scene.sim->nr_ios, 0);
+	assert_abort_says(&scene, true);
+	assert_command_aborted(&scene);
+	sim_destroy(scene.sim);
+}
+
+static void command_whose_data_fails_is_not_aborted(void **state)
+{
+	struct scene scene;
+
+	(void)state;
+	scene_start(&scene, MEMORY);
+	scene.sim->auto_pull = false;
+	scene_send(&scene, sim_rw(NVME_OPC_WRITE, 0, 8));
+	scene_abort(&scene);
+	sim_settle(scene.sim);
+	assert_true(sim_do_pull(scene.queue, NVME_SC_TRANSIENT_TRANSPORT));
+	sim_settle(scene.sim);
+	assert_int_equal(nvme_cqe_status(&scene.queue->last), NVME_SC_TRANSIENT_TRANSPORT);
+	assert_abort_says(&scene, false);
+	sim_destroy(scene.sim);
+}
+
+static void command_that_the_disk_has_is_not_aborted(void **state)
+{
+	struct scene scene;
+	unsigned replies;
+
+	(void)state;
+	scene_start(&scene, MEMORY);
+	scene_send(&scene, sim_rw(NVME_OPC_WRITE, 0, 8));
+	replies = scene.admin->nr_replies;
+	scene_abort(&scene);
+	sim_settle(scene.sim);
+	assert_int_equal(scene.admin->nr_replies, replies + 1);
+	assert_abort_says(&scene, false);
+	assert_true(sim_do_io(scene.sim, 0, 0));
+	sim_settle(scene.sim);
+	assert_int_equal(nvme_cqe_status(&scene.queue->last), 0);
+	sim_destroy(scene.sim);
+}
+
+static void command_of_several_parts_ends_after_the_present_one(void **state)
+{
+	struct nvme_cmd cmds[] = {
+		sim_rw(NVME_OPC_VERIFY, 0, SIM_LBAS), sim_cmd(NVME_OPC_FLUSH, NVME_NSID_ALL, 0)};
+	struct scene scene;
+	unsigned replies;
+
+	(void)state;
+	cmds[0].sgl = (struct nvme_sgl_desc){0};
+	for (unsigned i = 0; i < 2 * ARRAY_SIZE(cmds); i++) {
+		scene_start(&scene, MEMORY);
+		scene_send(&scene, cmds[i / 2]);
+		assert_int_equal(scene.sim->nr_ios, 1);
+		scene_abort(&scene);
+		scene_abort(&scene);
+		sim_settle(scene.sim);
+		replies = scene.admin->nr_replies;
+		assert_true(sim_do_io(scene.sim, 0, i % 2 ? -EIO : 0));
+		sim_settle(scene.sim);
+		assert_int_equal(scene.sim->nr_ios, 0);
+		assert_int_equal(scene.admin->nr_replies, replies + 2);
+		assert_abort_says(&scene, true);
+		assert_command_aborted(&scene);
+		sim_destroy(scene.sim);
+	}
+}
+
+static void event_request_is_aborted(void **state)
+{
+	struct scene scene;
+	struct nvme_cmd event = sim_cmd(NVME_OPC_ASYNC_EVENT_REQUEST, 0, 0);
+	struct nvme_cmd cmd = abort_of(0, le16_get(event.cid));
+	unsigned replies;
+
+	(void)state;
+	scene_start(&scene, MEMORY);
+	replies = scene.admin->nr_replies;
+	assert_true(sim_send(scene.sim, scene.admin, &event));
+	assert_true(sim_send(scene.sim, scene.admin, &cmd));
+	sim_settle(scene.sim);
+	assert_int_equal(scene.admin->nr_replies, replies + 2);
+	assert_int_equal(le16_get(scene.admin->last.cid), le16_get(cmd.cid));
+	assert_abort_says(&scene, true);
+	sim_destroy(scene.sim);
+}
+
+static void what_is_not_there_is_not_aborted(void **state)
+{
+	static const uint16_t sqids[] = {
+		0, 1, 2, CTRL_MAX_IO_QUEUES, CTRL_MAX_IO_QUEUES + 1, 0xffff};
+	struct scene scene;
+	struct nvme_cmd cmd;
+
+	(void)state;
+	scene_start(&scene, MEMORY);
+	for (unsigned i = 0; i < ARRAY_SIZE(sqids); i++) {
+		cmd = abort_of(sqids[i], 0xfff0);
+		assert_int_equal(sim_run(scene.sim, scene.admin, &cmd), 0);
+		assert_abort_says(&scene, false);
+	}
+	/* Itself. */
+	cmd = abort_of(0, 0);
+	cmd.abort.cid = cmd.cid;
+	assert_int_equal(sim_run(scene.sim, scene.admin, &cmd), 0);
+	assert_abort_says(&scene, false);
+	sim_destroy(scene.sim);
+}
+
+static void aborts_beyond_the_limit_are_refused(void **state)
+{
+	struct scene scene;
+	unsigned replies;
+
+	(void)state;
+	scene_start(&scene, MEMORY);
+	scene.sim->auto_pull = false;
+	scene_send(&scene, sim_rw(NVME_OPC_WRITE, 0, 8));
+	replies = scene.admin->nr_replies;
+	for (unsigned i = 0; i < CTRL_MAX_ABORTS; i++)
+		scene_abort(&scene);
+	sim_settle(scene.sim);
+	assert_int_equal(scene.admin->nr_replies, replies);
+	scene_abort(&scene);
+	assert_int_equal(scene.admin->nr_replies, replies + 1);
+	assert_int_equal(nvme_cqe_status(&scene.admin->last), NVME_SC_ABORT_LIMIT);
+	assert_true(sim_do_pull(scene.queue, 0));
+	sim_settle(scene.sim);
+	assert_int_equal(scene.admin->nr_replies, replies + 1 + CTRL_MAX_ABORTS);
+	assert_abort_says(&scene, true);
+	sim_destroy(scene.sim);
+}
+
+/* Abort for a write in PULL, one in EXEC and a Verify, at each point of the end of a connection. */
+static void connections_may_end_while_an_abort_is_out(void **state)
+{
+	struct nvme_cmd cmds[] = {sim_rw(NVME_OPC_WRITE, 0, 8), sim_rw(NVME_OPC_READ, 0, 8),
+		sim_rw(NVME_OPC_VERIFY, 0, SIM_LBAS)};
+	struct scene scene;
+
+	(void)state;
+	cmds[2].sgl = (struct nvme_sgl_desc){0};
+	for (unsigned i = 0; i < ARRAY_SIZE(cmds) * 2 * 6; i++) {
+		bool admin_ends = i / ARRAY_SIZE(cmds) % 2;
+		unsigned turns = i / ARRAY_SIZE(cmds) / 2;
+		unsigned replies;
+
+		scene_start(&scene, MEMORY);
+		scene.sim->auto_pull = false;
+		scene_send(&scene, cmds[i % ARRAY_SIZE(cmds)]);
+		replies = scene.admin->nr_replies;
+		scene_abort(&scene);
+		for (unsigned turn = 0; turn < turns; turn++) {
+			loop_turn(scene.queue->conn->reactor->loop);
+			loop_turn(scene.admin->conn->reactor->loop);
+		}
+		conn_close((admin_ends ? scene.admin : scene.queue)->conn, "test");
+		sim_settle(scene.sim);
+		while (sim_do_io(scene.sim, 0, 0))
+			sim_settle(scene.sim);
+		assert_null(scene.queue->conn);
+		if (admin_ends) {
+			assert_null(scene.admin->conn);
+		} else {
+			assert_int_equal(scene.admin->nr_replies, replies + 1);
+			assert_abort_says(&scene, false);
+		}
+		sim_destroy(scene.sim);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(command_that_waits_for_a_buffer_is_aborted),
+		cmocka_unit_test(command_whose_data_comes_is_aborted_when_it_is_here),
+		cmocka_unit_test(command_whose_data_fails_is_not_aborted),
+		cmocka_unit_test(command_that_the_disk_has_is_not_aborted),
+		cmocka_unit_test(command_of_several_parts_ends_after_the_present_one),
+		cmocka_unit_test(event_request_is_aborted),
+		cmocka_unit_test(what_is_not_there_is_not_aborted),
+		cmocka_unit_test(aborts_beyond_the_limit_are_refused),
+		cmocka_unit_test(connections_may_end_while_an_abort_is_out),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
