@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "proto/base/compiler.h"
+#include "proto/base/log.h"
 
 /* Those that a path names by "NAME:SIZE"; NULL: it is that of a disk. */
 static const struct backend_ops *backend_find_memory(const char *path)
@@ -80,16 +81,26 @@ bool backend_serves(
 	       backend->asked_block_bytes == block_bytes;
 }
 
+void backend_take_size(struct backend *backend, int error, uint64_t bytes)
+{
+	int before = backend->size_error;
+
+	bytes -= bytes % backend->geometry.block_bytes;
+	backend->size_error = error || bytes ? error : -ENODEV;
+	if (!backend->size_error)
+		backend->geometry.size_bytes = bytes;
+	else if (!before)
+		log_warning("%s has no size any more: %s", backend->path,
+			strerror(-backend->size_error));
+}
+
 void backend_look(struct backend *backend)
 {
 	uint64_t bytes = 0;
+	int error;
 
 	if (!backend->ops->size)
 		return;
-	backend->size_error = backend->ops->size(backend, &bytes);
-	bytes -= bytes % backend->geometry.block_bytes;
-	if (!backend->size_error && !bytes)
-		backend->size_error = -ENODEV;
-	if (!backend->size_error)
-		backend->geometry.size_bytes = bytes;
+	error = backend->ops->size(backend, &bytes);
+	backend_take_size(backend, error, bytes);
 }

@@ -67,7 +67,7 @@ struct backend_ops {
 	int (*attach)(struct backend *backend, struct loop *loop, struct backend_queue **ret);
 	void (*detach)(struct backend_queue *queue); /* no I/O is out */
 	void (*submit)(struct backend_queue *queue, struct backend_io *io);
-	/* How large it is now, on the control thread; NULL: as it was opened, always. */
+	/* How large it is now, on any thread; NULL: as it was opened, always. */
 	int (*size)(const struct backend *backend, uint64_t *ret_bytes);
 };
 
@@ -99,7 +99,9 @@ bool backend_serves(
 	const struct backend *backend, const char *path, bool read_only, uint32_t block_bytes);
 /* Memory: "ram:SIZE" or "null:SIZE". */
 bool backend_is_memory(const char *path);
-/* Looks how large it is now, and keeps what it was while that cannot be told. */
+/* How large it is now, or why that cannot be told: then it keeps what it was. */
+void backend_take_size(struct backend *backend, int error, uint64_t bytes);
+/* Looks and takes it, which may block. */
 void backend_look(struct backend *backend);
 
 extern const struct backend_ops backend_disk_ops;

@@ -214,7 +214,7 @@ int control_create(struct target *target, const char *config_file, struct contro
 stop_sizes:
 	if (control->fd >= 0)
 		close(control->fd);
-	control_sizes_stop(&control->sizes);
+	(void)control_sizes_stop(&control->sizes);
 unreserve_timer:
 	loop_timer_unreserve(target->loop);
 free_control:
@@ -233,15 +233,14 @@ static void control_unlink(struct control *control)
 		unlink(path);
 }
 
-void control_close(struct control *control)
+int control_close(struct control *control)
 {
 	struct loop *loop;
 
 	if (!control || control->closing)
-		return;
+		return 0;
 	control->closing = true;
 	loop = control->target->loop;
-	control_sizes_stop(&control->sizes);
 	loop_timer_cancel(loop, &control->rest);
 	if (control->fd >= 0) {
 		control_unlink(control);
@@ -253,6 +252,7 @@ void control_close(struct control *control)
 	/* Their operations come back, and the poll's last word. */
 	while (control->nr_clients || loop_wait(loop, 0))
 		loop_wait(loop, 0);
+	return control_sizes_stop(&control->sizes) ? 0 : -ETIMEDOUT;
 }
 
 void control_destroy(struct control *control)

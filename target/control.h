@@ -25,8 +25,9 @@ int control_create(struct target *target, const char *config_file, struct contro
 bool control_reload(struct control *control);
 
 /* The socket goes, clients are left. What has been asked of reactors may still be under way. NULL
- * is good. */
-void control_close(struct control *control);
+ * is good. -ETIMEDOUT: a thread hangs in a disk; then nothing may be destroyed, only _exit() is
+ * safe. */
+int control_close(struct control *control) must_check;
 /* The reactors are gone. */
 void control_destroy(struct control *control);
 

@@ -372,6 +372,7 @@ static int main_serve(struct target *target, struct catalog *catalog, const char
 {
 	char why[MAIN_WHY_BYTES] = "signals cannot be blocked";
 	int error = target_block_signals();
+	int closed;
 
 	main_raise_limits();
 	if (!error)
@@ -386,7 +387,8 @@ static int main_serve(struct target *target, struct catalog *catalog, const char
 	}
 	main_say_ready(target);
 	error = target_run(target);
-	control_close(target->control);
+	closed = control_close(target->control);
+	error = error ? error : closed;
 	if (!error)
 		return 0;
 	if (error == -ETIMEDOUT)
