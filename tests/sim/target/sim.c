@@ -180,7 +180,7 @@ bool sim_do_any_pull(struct sim_conn *sc, unsigned which, uint16_t status)
 	if (request->cmd.opcode == NVME_OPC_FABRICS &&
 		request->data_len == sizeof(sim_connect_data))
 		memcpy(request->bytes, &sim_connect_data, sizeof(sim_connect_data));
-	else
+	else if (!sim_of_conn(sc->conn)->keeps_data)
 		for (uint32_t at = 0; at + 4 <= request->data_len; at += 4)
 			memcpy((char *)request->bytes + at, &request->cmd.cdw2, 4);
 	request_pulled(request, status);

@@ -70,6 +70,7 @@ struct sim {
 	uint16_t status[1 << 16]; /* of each command, by its id; SIM_NO_ANSWER */
 	/* What the disk holds; blocks move when an I/O is done. Off: reads bring 5Ah. */
 	bool has_media;
+	bool keeps_data; /* a pull leaves what the test has put there */
 	uint8_t media[SIM_LBAS * 512];
 	void (*before_io)(struct sim *sim, struct backend_io *io); /* is done; may be NULL */
 	struct list ios; /* of backend_io, by loop_op.node: what the disk has */
