@@ -173,11 +173,14 @@ static bool error_report_add(struct conn *conn, const struct nvme_log_error *ent
 {
 	struct error_report *report = conn->errors;
 
-	if (!report)
+	/* From here on its owner's reactor reads CONN, too. */
+	if (!report) {
 		report = conn->errors = calloc(1, sizeof(*report));
+		if (report)
+			report->conn = conn;
+	}
 	if (!report || report->next.nr == ERROR_LOG_REPORT_ENTRIES)
 		return false;
-	report->conn = conn;
 	report->next.entries[report->next.nr++] = *entry;
 	if (!report->sent)
 		error_report_send(report);
