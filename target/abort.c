@@ -131,7 +131,8 @@ static struct request *abort_find(struct conn *conn, uint16_t cid)
 		struct request *request = &conn->requests[index];
 
 		if (le16_get(request->cmd.cid) == cid &&
-			(request->state == REQUEST_PULL || request->state == REQUEST_EXEC))
+			(request->state == REQUEST_HELD || request->state == REQUEST_PULL ||
+				request->state == REQUEST_EXEC))
 			return request;
 	}
 	return NULL;
@@ -153,6 +154,12 @@ static void abort_arrive(struct loop_message *message)
 		return;
 	}
 	target = abort_find(conn, abort->cid);
+	if (target && target->state == REQUEST_HELD) { /* for its other half: target/fused.h */
+		request_unlist(target);
+		request_complete(target, NVME_SC_ABORT_REQUESTED);
+		abort_answer(abort, true);
+		return;
+	}
 	if (!target || !abort_arrange(target)) {
 		abort_answer(abort, false);
 		return;

@@ -288,6 +288,41 @@ static void connections_may_end_while_an_abort_is_out(void **state)
 	}
 }
 
+/* Each half of a Compare and Write, which first has its data and waits for the other. */
+static void half_of_a_pair_is_aborted_and_the_other_fails(void **state)
+{
+	struct scene scene;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct nvme_cmd half[] = {
+			sim_rw(NVME_OPC_COMPARE, 0, 1), sim_rw(NVME_OPC_WRITE, 0, 1)};
+		bool held = i / 2;
+		unsigned replies;
+
+		half[0].flags |= NVME_CMD_FUSE_FIRST;
+		half[1].flags |= NVME_CMD_FUSE_SECOND;
+		scene_start(&scene, MEMORY);
+		scene.sim->auto_pull = false;
+		scene_send(&scene, half[0]);
+		scene_send(&scene, half[1]);
+		replies = scene.admin->nr_replies;
+		if (held) /* the first one's data is here */
+			assert_true(sim_do_pull(scene.queue, 0));
+		scene.cid = le16_get(half[i % 2].cid);
+		scene_abort(&scene);
+		sim_settle(scene.sim);
+		while (sim_do_pull(scene.queue, 0))
+			sim_settle(scene.sim);
+		sim_settle(scene.sim);
+		assert_int_equal(scene.queue->nr_replies, 1 + 2);
+		assert_int_equal(scene.admin->nr_replies, replies + 1);
+		assert_abort_says(&scene, true);
+		assert_int_equal(scene.sim->nr_ios, 0);
+		sim_destroy(scene.sim);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -296,6 +331,7 @@ int main(void)
 		cmocka_unit_test(command_whose_data_fails_is_not_aborted),
 		cmocka_unit_test(command_that_the_disk_has_is_not_aborted),
 		cmocka_unit_test(command_of_several_parts_ends_after_the_present_one),
+		cmocka_unit_test(half_of_a_pair_is_aborted_and_the_other_fails),
 		cmocka_unit_test(event_request_is_aborted),
 		cmocka_unit_test(what_is_not_there_is_not_aborted),
 		cmocka_unit_test(aborts_beyond_the_limit_are_refused),
