@@ -144,11 +144,11 @@ static bool diff_is_listed(const struct subsys *subsys, const char *hostnqn)
 }
 
 /* Either may be NULL: not there. */
-static void diff_hosts(struct diff *diff, const struct subsys *before, const struct subsys *after)
+static void diff_hosts(
+	struct diff *diff, const char *nqn, const struct subsys *before, const struct subsys *after)
 {
 	bool any_before = before && before->allow_any;
 	bool any_after = after && after->allow_any;
-	const char *nqn = before ? before->nqn : after->nqn;
 
 	if (any_before && !any_after && after)
 		diff_tell(diff, "- host any of %s", nqn);
@@ -222,10 +222,8 @@ static void diff_ns_changed(
 }
 
 static void diff_namespaces(
-	struct diff *diff, const struct subsys *before, const struct subsys *after)
+	struct diff *diff, const char *nqn, const struct subsys *before, const struct subsys *after)
 {
-	const char *nqn = before ? before->nqn : after->nqn;
-
 	for (uint32_t nsid = 1; nsid <= SUBSYS_MAX_NSID; nsid++) {
 		const struct ns *one = before ? subsys_ns(before, nsid) : NULL;
 		const struct ns *other = after ? subsys_ns(after, nsid) : NULL;
@@ -242,17 +240,18 @@ static void diff_namespaces(
 
 /* --- subsystems ------------------------------------------------------------------------------ */
 
-static void diff_subsys(struct diff *diff, const struct subsys *before, const struct subsys *after)
+static void diff_subsys(
+	struct diff *diff, const char *nqn, const struct subsys *before, const struct subsys *after)
 {
 	if (!after)
-		diff_tell(diff, "- subsystem %s", before->nqn);
+		diff_tell(diff, "- subsystem %s", nqn);
 	else if (!before)
-		diff_tell(diff, "+ subsystem %s: serial %s", after->nqn, after->serial);
+		diff_tell(diff, "+ subsystem %s: serial %s", nqn, after->serial);
 	else if (strcmp(before->serial, after->serial))
-		diff_tell(diff, "~ subsystem %s: serial %s -> %s", after->nqn, before->serial,
+		diff_tell(diff, "~ subsystem %s: serial %s -> %s", nqn, before->serial,
 			after->serial);
-	diff_hosts(diff, before, after);
-	diff_namespaces(diff, before, after);
+	diff_hosts(diff, nqn, before, after);
+	diff_namespaces(diff, nqn, before, after);
 }
 
 void diff_catalogs(struct diff *diff, const struct catalog *before, const struct catalog *after)
@@ -263,8 +262,8 @@ void diff_catalogs(struct diff *diff, const struct catalog *before, const struct
 	diff_referrals(diff, '-', before, after);
 	diff_referrals(diff, '+', after, before);
 	list_for_each_entry (subsys, &before->subsystems, node)
-		diff_subsys(diff, subsys, catalog_find(after, subsys->nqn));
+		diff_subsys(diff, subsys->nqn, subsys, catalog_find(after, subsys->nqn));
 	list_for_each_entry (subsys, &after->subsystems, node)
 		if (!catalog_find(before, subsys->nqn))
-			diff_subsys(diff, NULL, subsys);
+			diff_subsys(diff, subsys->nqn, NULL, subsys);
 }
