@@ -35,6 +35,9 @@ static bool cmd_property_value(
 	case NVME_PROPERTY_CSTS:
 		*ret_value = ctrl_csts(ctrl);
 		return true;
+	case NVME_PROPERTY_CRTO:
+		*ret_value = NVME_CRTO_CRWMT(CTRL_CAP_TO);
+		return true;
 	default:
 		return false;
 	}

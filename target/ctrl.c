@@ -134,7 +134,8 @@ uint64_t ctrl_cap(const struct ctrl *ctrl)
 	uint64_t mqes = ctrl->admin->ops->max_depth - 1;
 
 	return mqes << NVME_CAP_MQES_SHIFT | NVME_CAP_CQR |
-	       (uint64_t)CTRL_CAP_TO << NVME_CAP_TO_SHIFT | NVME_CAP_CSS_NVM;
+	       (uint64_t)CTRL_CAP_TO << NVME_CAP_TO_SHIFT | NVME_CAP_CSS_NVM |
+	       (ctrl->subsys->discovery ? 0 : NVME_CAP_CSS_IOCS) | NVME_CAP_CRMS_CRWMS;
 }
 
 uint32_t ctrl_csts(const struct ctrl *ctrl)
@@ -152,7 +153,11 @@ bool ctrl_ready(const struct ctrl *ctrl)
 
 static bool ctrl_cc_valid(const struct ctrl *ctrl, uint32_t cc)
 {
-	if (NVME_CC_CSS(cc) != NVME_CC_CSS_NVM || NVME_CC_MPS(cc) || NVME_CC_AMS(cc))
+	bool all_sets = NVME_CC_CSS(cc) == NVME_CC_CSS_ALL && !ctrl->subsys->discovery;
+
+	if (NVME_CC_CSS(cc) != NVME_CC_CSS_NVM && !all_sets)
+		return false;
+	if (NVME_CC_MPS(cc) || NVME_CC_AMS(cc))
 		return false;
 	/* A discovery controller has no I/O queues, and hosts leave their entry sizes 0. */
 	return ctrl->subsys->discovery ||
@@ -166,6 +171,7 @@ static void ctrl_reset(struct ctrl *ctrl)
 {
 	ctrl->stage = ctrl->nr_members ? CTRL_RESETTING : CTRL_DISABLED;
 	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
+	features_reset(&ctrl->features);
 	event_reset(ctrl);
 	error_log_reset(ctrl);
 	member_expel_all(ctrl);
@@ -266,6 +272,7 @@ int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *host
 	ctrl->admin = conn;
 	list_init(&ctrl->parked);
 	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
+	features_reset(&ctrl->features);
 	snprintf(ctrl->hostnqn, sizeof(ctrl->hostnqn), "%s", hostnqn);
 	memcpy(ctrl->hostid, hostid, sizeof(ctrl->hostid));
 	reactor->ctrls[ctrl->slot] = ctrl;

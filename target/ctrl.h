@@ -16,6 +16,7 @@
 #include "target/changed_ns.h"
 #include "target/conn.h"
 #include "target/event.h"
+#include "target/ctrl_features.h"
 
 struct catalog;
 struct error_log;
@@ -87,6 +88,7 @@ struct ctrl {
 	bool keep_alive_heard; /* one has said so */
 
 	uint32_t nr_io_queues; /* granted */
+	struct features features;
 	struct events events;
 	struct changed_ns changed_ns;
 	struct error_log *errors; /* NULL before the first */

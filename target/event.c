@@ -29,9 +29,10 @@ static void event_set_masked(struct events *events, uint8_t lid, bool masked)
  */
 static uint32_t event_config_bits(enum nvme_aer_type type, uint8_t info)
 {
-	/* Of what makes media unreliable, only this happens here. */
+	/* Of what makes media unreliable, only READ_ONLY happens here. */
 	if (type == NVME_AER_SMART)
-		return NVME_SMART_READ_ONLY;
+		return info == NVME_AER_SMART_TEMPERATURE ? NVME_SMART_TEMPERATURE
+							  : NVME_SMART_READ_ONLY;
 	if (type != NVME_AER_NOTICE)
 		return 0;
 	switch (info) {

@@ -12,6 +12,7 @@
 #include "target/ctrl.h"
 #include "target/error_log.h"
 #include "target/fused.h"
+#include "target/smart.h"
 #include "target/subsys.h"
 #include "target/transport.h"
 
@@ -19,9 +20,9 @@
 #define IDENTIFY_FIRMWARE  HAUL_VERSION
 /* Of all namespaces that there can be. */
 #define IDENTIFY_MAX_BLOCK 4096u
-/* Kelvin. There is no sensor: limits a monitor will not find exceeded. */
-#define IDENTIFY_WCTEMP	   343
-#define IDENTIFY_CCTEMP	   353
+/* A shutdown takes as long as the disks need to flush. Linux waits this long for it, or 5 s when it
+ * is told nothing. */
+#define IDENTIFY_RTD3E_US  (CTRL_CAP_TO * 500000u)
 
 static void identify_text(char *field, size_t size, const char *text)
 {
@@ -66,11 +67,13 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	id->cntrltype = NVME_CNTRLTYPE_IO;
 	id->lpa |= NVME_ID_LPA_SMART_NS;
 	id->cmic = NVME_ID_CMIC_MULTI_PORT | NVME_ID_CMIC_MULTI_CTRL;
+	id->rab = NVME_ARBITRATION_AB_NO_LIMIT;
+	id->rtd3e = le32(IDENTIFY_RTD3E_US);
 	id->oaes = le32(NVME_AEC_NS);
 	id->acl = CTRL_MAX_ABORTS - 1;
 	id->frmw = NVME_ID_FRMW_SLOT1_READONLY | 1 << NVME_ID_FRMW_SLOTS_SHIFT;
-	id->wctemp = le16(IDENTIFY_WCTEMP);
-	id->cctemp = le16(IDENTIFY_CCTEMP);
+	id->wctemp = le16(SMART_WCTEMP);
+	id->cctemp = le16(SMART_CCTEMP);
 	id->nn = le32(SUBSYS_MAX_NSID);
 	id->oncs = le16(NVME_ID_ONCS_COMPARE | NVME_ID_ONCS_DSM | NVME_ID_ONCS_WRITE_ZEROES |
 			NVME_ID_ONCS_FEATURES_SAVE | NVME_ID_ONCS_VERIFY | NVME_ID_ONCS_COPY);

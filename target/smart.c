@@ -20,8 +20,6 @@
 #include "target/reactor_ns.h"
 #include "target/round.h"
 
-/* Kelvin; there is no sensor: a room's. */
-#define SMART_TEMPERATURE     298
 #define SMART_SPARE	      100
 #define SMART_SPARE_THRESHOLD 10
 #define SMART_NS_PER_HOUR     3600000000000ull
@@ -82,7 +80,9 @@ static void smart_fill(
 	const struct ns_count *counts = smart->counts;
 
 	*page = (struct nvme_log_smart){
-		.critical_warning = smart->read_only ? NVME_SMART_READ_ONLY : 0,
+		.critical_warning =
+			(smart->read_only ? NVME_SMART_READ_ONLY : 0) |
+			(features_temperature_alarm(&ctrl->features) ? NVME_SMART_TEMPERATURE : 0),
 		.temperature = le16(SMART_TEMPERATURE),
 		.available_spare = SMART_SPARE,
 		.spare_threshold = SMART_SPARE_THRESHOLD,

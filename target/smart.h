@@ -8,6 +8,11 @@
 
 #include <stdint.h>
 
+/* Kelvin. There is no sensor: a room's, and limits that a monitor will not find exceeded. */
+#define SMART_TEMPERATURE 298
+#define SMART_WCTEMP	  343
+#define SMART_CCTEMP	  353
+
 struct request;
 
 /* The namespace asked for is one, or none is. */

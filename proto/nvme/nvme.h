@@ -322,6 +322,7 @@ enum nvme_aer_type {
 
 enum nvme_aer_smart {
 	NVME_AER_SMART_RELIABILITY = 0x00,
+	NVME_AER_SMART_TEMPERATURE = 0x01,
 };
 
 enum nvme_aer_notice {
@@ -345,6 +346,9 @@ enum nvme_property_offset {
 	NVME_PROPERTY_NSSR = 0x20,
 	NVME_PROPERTY_CRTO = 0x68,
 };
+
+/* CRTO: in 500 ms, with and without the media. */
+#define NVME_CRTO_CRWMT(half_seconds) ((uint32_t)(half_seconds)&0xffffu)
 
 /* CAP: where each field starts. */
 #define NVME_CAP_MQES_SHIFT   0 /* 16 bits, 0's based */
@@ -423,6 +427,7 @@ enum nvme_feature_id {
 	NVME_FEAT_TIMESTAMP = 0x0e,
 	NVME_FEAT_KEEP_ALIVE_TIMER = 0x0f,
 	NVME_FEAT_HOST_BEHAVIOR = 0x16,
+	NVME_FEAT_IO_COMMAND_SET_PROFILE = 0x19,
 	NVME_FEAT_HOST_ID = 0x81,
 	NVME_FEAT_RESERVATION_NOTIFICATION_MASK = 0x82,
 	NVME_FEAT_RESERVATION_PERSISTENCE = 0x83,
@@ -436,6 +441,28 @@ enum nvme_feature_id {
 #define NVME_NUMBER_OF_QUEUES_ILLEGAL	0xffffu
 
 #define NVME_VWC_WCE 0x1u
+
+/* Arbitration: commands taken from a queue at a time, 2^n. */
+#define NVME_ARBITRATION_AB_NO_LIMIT 0x7u
+
+/* Power Management. */
+#define NVME_POWER_PS(dw) ((dw)&0x1fu)
+#define NVME_POWER_WH(dw) ((dw) >> 5 & 0x7u) /* workload hint */
+#define NVME_POWER_WH_MAX 2u
+
+/* Temperature Threshold. */
+#define NVME_TEMPERATURE_TMPTH(dw)  ((uint16_t)(dw)) /* Kelvin */
+#define NVME_TEMPERATURE_TMPSEL(dw) ((dw) >> 16 & 0xfu)
+#define NVME_TEMPERATURE_THSEL(dw)  ((dw) >> 20 & 0x3u)
+#define NVME_TEMPERATURE_SELECT	    0x003f0000u /* both */
+#define NVME_TEMPERATURE_COMPOSITE  0x0u	/* TMPSEL */
+#define NVME_TEMPERATURE_ALL	    0xfu	/* of Set: all sensors there are */
+#define NVME_TEMPERATURE_OVER	    0u		/* THSEL */
+#define NVME_TEMPERATURE_UNDER	    1u
+
+#define NVME_WRITE_ATOMICITY_DN 0x1u /* more than AWUPF is not needed */
+
+#define NVME_IO_COMMAND_SET_INDEX(dw) ((dw)&0x1ffu)
 
 /* Asynchronous Event Configuration, same bits as OAES in Identify Controller. */
 #define NVME_AEC_SMART	   0x000000ffu

@@ -198,6 +198,10 @@ def test_capabilities_say_what_is_true(target):
         assert cap >> 16 & 1, "CQR is 1 on fabrics"
         assert cap >> 24 & 0xFF, "TO"
         assert cap & 0xFFFF >= 127, "MQES is 0's based"
+        assert cap >> 43 & 1, "Identify CNS 1Ch"
+        assert cap >> 59 & 3 == 1, "CRMS: ready with the media, which each controller of 2.0 is"
+        cqe, crto = admin.property_get(0x68, 4)
+        assert cqe.status == 0 and crto == cap >> 24 & 0xFF, "CRWMT as TO"
         _, vs = admin.property_get(nvme.VS, 4)
         assert struct.unpack_from("<I", admin.identify(1)[1], 80)[0] == vs
 
@@ -214,6 +218,14 @@ def test_property_get_of_reserved_or_wrong_size_is_an_invalid_field(target, offs
 def test_property_set_of_a_read_only_one_is_refused(target, offset, size):
     with target.admin() as admin:
         assert admin.property_set(offset, 1, size).status == nvme.INVALID_FIELD
+
+
+@pytest.mark.parametrize("css, ready", [(0, True), (6, True), (1, False), (7, False)])
+def test_command_sets_that_are_offered_can_be_enabled(target, css, ready):
+    """Base 2.0 3.1.3.5: all supported sets when CAP.CSS has bit 6; others end in CSTS.CFS."""
+    with target.admin(enable=False) as admin:
+        assert admin.property_set(nvme.CC, 0x00460001 | css << 4).status == 0
+        assert admin.property_get(nvme.CSTS, 4)[1] & 3 == (1 if ready else 2)
 
 
 def test_reset_by_cc_en_brings_the_controller_back(target):

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the hosts of a controller have set by Set Features (NVMe base 2.0 5.27) and nothing else
+ * holds. A reset brings the defaults back, for nothing is saved.
+ */
+#ifndef HAUL_TARGET_CTRL_FEATURES_H
+#define HAUL_TARGET_CTRL_FEATURES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct features {
+	uint8_t workload_hint;
+	uint16_t over_kelvin; /* temperature thresholds */
+	uint16_t under_kelvin;
+	bool disable_normal; /* of Write Atomicity */
+	/* Host Behavior Support. */
+	uint8_t acre;
+	uint8_t etdas;
+	uint8_t lbafee;
+};
+
+void features_reset(struct features *features);
+/* The temperature has reached a threshold. */
+bool features_temperature_alarm(const struct features *features);
+
+#endif

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: MIT
+"""Set and Get Features (NVMe base 2.0 5.15 and 5.27, NVM command set 1.0 4.1.1)."""
+import struct
+
+import conftest
+import nvme
+import pytest
+from events import Host
+
+CURRENT, DEFAULT, SAVED, SUPPORTED = range(4)
+SAVEABLE, OF_NAMESPACE, CHANGEABLE = 1, 2, 4
+ARBITRATION, POWER, TEMPERATURE, ERROR_RECOVERY, WRITE_CACHE, QUEUES, ATOMICITY, ASYNC_EVENT, KEEP_ALIVE = (
+    0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x0A, 0x0B, 0x0F)
+BEHAVIOR, PROFILE, HOST_ID, WRITE_PROTECT = 0x16, 0x19, 0x81, 0x84
+NOT_CHANGEABLE, NOT_PER_NS, COMBINATION_REJECTED, HOSTID_FORMAT = 0x10E, 0x10F, 0x12B, 0x018
+ALL = 0xFFFFFFFF
+
+# Those that an I/O controller over a fabric has to have (base 2.0 3.1.2.1.3, NVM command set 1.0 figure 6).
+#      feature         default  of a namespace  changeable
+MANDATORY = [
+    (ARBITRATION,      7,       False,          False),
+    (POWER,            0,       False,          True),
+    (TEMPERATURE,      343,     False,          True),
+    (ERROR_RECOVERY,   0,       True,           False),
+    (QUEUES,           0x7F007F, False,         True),
+    (ATOMICITY,        0,       False,          True),
+    (ASYNC_EVENT,      0,       False,          True),
+    (KEEP_ALIVE,       0,       False,          True),
+    (PROFILE,          0,       False,          True),
+]
+
+
+def get(admin, fid, *, sel=CURRENT, nsid=0, cdw11=0, read=0):
+    return admin.command(nvme.GET_FEATURES, nsid=nsid, cdw=(fid | sel << 8, cdw11), read=read)
+
+
+def put(admin, fid, value=0, *, nsid=0, **kw):
+    return admin.command(nvme.SET_FEATURES, nsid=nsid, cdw=(fid, value), **kw)[0]
+
+
+@pytest.mark.parametrize("fid, default, of_namespace, changeable", MANDATORY, ids=lambda v: hex(v))
+def test_each_mandatory_feature_tells_what_it_can_do_and_its_default(target, fid, default, of_namespace, changeable):
+    nsid = 1 if of_namespace else 0
+    with target.admin() as admin:
+        for sel in (CURRENT, DEFAULT, SAVED):
+            cqe, _ = get(admin, fid, sel=sel, nsid=nsid)
+            assert (cqe.status, cqe.dw0) == (0, default), sel
+        cqe, _ = get(admin, fid, sel=SUPPORTED, nsid=nsid)
+        assert cqe.dw0 == (OF_NAMESPACE if of_namespace else 0) | (CHANGEABLE if changeable else 0)
+        assert put(admin, fid, default, nsid=nsid).status == 0, "to what it is"
+
+
+def test_reserved_selections_are_refused(target):
+    with target.admin() as admin:
+        for sel in (4, 5, 6, 7):
+            assert get(admin, ASYNC_EVENT, sel=sel)[0].status == nvme.INVALID_FIELD
+
+
+def test_no_feature_can_be_saved(target):
+    """5.27: whatever it is, and none says it could be."""
+    with target.admin() as admin:
+        for fid, _, of_namespace, _ in MANDATORY:
+            nsid = 1 if of_namespace else 0
+            cqe, _ = admin.command(nvme.SET_FEATURES, nsid=nsid, cdw=(fid | 1 << 31, 0))
+            assert cqe.status == nvme.NOT_SAVEABLE and cqe.dnr, hex(fid)
+
+
+def test_every_feature_in_every_form(target):
+    """B055: each is answered, changes nothing that it says it cannot, and sends no data it has not."""
+    with target.admin() as admin:
+        effects = struct.unpack("<256I", admin.get_log(0x12, 1024)[1])
+        for fid in set(range(256)) - {KEEP_ALIVE}:
+            known = bool(effects[fid] & 1)
+            for sel in range(4):
+                for read in (0, 4096):
+                    for nsid in (0, 1, 9, ALL):
+                        cqe, data = get(admin, fid, sel=sel, nsid=nsid, read=read, cdw11=1 if fid == HOST_ID else 0)
+                        assert known or cqe.status == nvme.INVALID_FIELD, (hex(fid), cqe)
+                        assert cqe.dnr == (cqe.status != 0), (hex(fid), cqe)
+                        if fid not in (BEHAVIOR, HOST_ID):
+                            assert not data
+            if not known:
+                assert put(admin, fid).status == nvme.INVALID_FIELD
+                assert put(admin, fid, inline=bytes(4096)).status == nvme.INVALID_FIELD
+    target.still_serves()
+
+
+def test_features_of_the_controller_are_not_set_for_a_namespace(target):
+    with target.admin() as admin:
+        for fid, default, of_namespace, _ in MANDATORY:
+            if not of_namespace:
+                assert put(admin, fid, default, nsid=1).status == NOT_PER_NS
+                assert put(admin, fid, default, nsid=ALL).status == 0
+
+
+@pytest.mark.parametrize("nsid, expect", [(1, 0), (2, nvme.INVALID_FIELD), (0, nvme.INVALID_NAMESPACE),
+                                          (1025, nvme.INVALID_NAMESPACE), (ALL, nvme.INVALID_NAMESPACE)])
+def test_features_of_namespaces_need_one(own, nsid, expect):
+    with own.admin() as admin:
+        assert get(admin, ERROR_RECOVERY, nsid=nsid)[0].status == expect
+        if nsid != ALL:
+            assert put(admin, ERROR_RECOVERY, nsid=nsid).status == expect
+
+
+def test_what_cannot_be_changed_says_so(target):
+    with target.admin() as admin:
+        assert put(admin, ARBITRATION, 3).status == NOT_CHANGEABLE
+        assert put(admin, ERROR_RECOVERY, 1 << 16, nsid=1).status == NOT_CHANGEABLE, "DULBE, as NSFEAT says"
+        assert not admin.identify(0, nsid=1)[1][24] & 4
+        assert get(admin, ARBITRATION)[0].dw0 == 7
+
+
+def test_power_states_beyond_npss_are_refused(target):
+    with target.admin() as admin:
+        assert admin.identify(1)[1][263] == 0, "NPSS"
+        assert put(admin, POWER, 1).status == nvme.INVALID_FIELD
+        assert put(admin, POWER, 3 << 5).status == nvme.INVALID_FIELD, "a reserved workload hint"
+        assert put(admin, POWER, 2 << 5 | 0xFFFF0000).status == 0
+        assert get(admin, POWER)[0].dw0 == 2 << 5, "without the reserved bits"
+
+
+def test_a_reset_brings_the_defaults_back(target):
+    """Base 2.0 3.7.2: nothing is saved."""
+    with target.admin() as admin:
+        assert put(admin, POWER, 1 << 5).status == 0
+        assert put(admin, ATOMICITY, 1).status == 0
+        assert put(admin, TEMPERATURE, 330).status == 0
+        assert put(admin, BEHAVIOR, inline=b"\1".ljust(512, b"\0")).status == 0
+        assert get(admin, ATOMICITY)[0].dw0 == 1
+        assert admin.property_set(nvme.CC, 0).status == 0
+        admin.enable()
+        assert get(admin, POWER)[0].dw0 == 0 and get(admin, ATOMICITY)[0].dw0 == 0
+        assert get(admin, TEMPERATURE)[0].dw0 == 343
+        assert get(admin, BEHAVIOR, read=512)[1] == bytes(512)
+
+
+def test_one_host_does_not_see_the_features_of_another(target):
+    with target.admin() as admin, target.admin(hostnqn="nqn.2026-11.io.haul:another") as other:
+        assert put(admin, TEMPERATURE, 320).status == 0
+        assert get(other, TEMPERATURE)[0].dw0 == 343
+
+
+# --- temperature threshold (5.27.1.3) -----------------------------------------------------------
+
+OVER, UNDER = 0 << 20, 1 << 20
+
+
+def test_temperature_thresholds_are_two_of_one_sensor(target):
+    with target.admin() as admin:
+        wctemp = struct.unpack_from("<H", admin.identify(1)[1], 266)[0]
+        assert get(admin, TEMPERATURE, cdw11=OVER)[0].dw0 == wctemp
+        assert get(admin, TEMPERATURE, cdw11=UNDER)[0].dw0 == UNDER
+        assert put(admin, TEMPERATURE, OVER | 350).status == 0
+        assert put(admin, TEMPERATURE, UNDER | 0xF << 16 | 250).status == 0, "all sensors"
+        assert get(admin, TEMPERATURE, cdw11=OVER)[0].dw0 == 350
+        assert get(admin, TEMPERATURE, cdw11=UNDER)[0].dw0 == UNDER | 250
+        assert get(admin, TEMPERATURE, cdw11=UNDER, sel=DEFAULT)[0].dw0 == UNDER
+        for wrong in (1 << 16, 8 << 16, 2 << 20, 3 << 20):
+            assert put(admin, TEMPERATURE, wrong | 300).status == nvme.INVALID_FIELD
+            assert get(admin, TEMPERATURE, cdw11=wrong)[0].status == nvme.INVALID_FIELD
+        assert get(admin, TEMPERATURE, cdw11=0xF << 16)[0].status == nvme.INVALID_FIELD
+
+
+@pytest.mark.parametrize("value", [OVER | 290, UNDER | 310], ids=["over", "under"])
+def test_a_threshold_that_is_reached_is_told(own, value):
+    """5.2 and 5.16.1.3: an event, and the bit of the critical warning, until the threshold is moved away."""
+    with Host("tcp", own.address, conftest.MAIN, configuration=0x02) as host:
+        assert host.run(nvme.SET_FEATURES, cdw=(TEMPERATURE, value))[0].status == 0
+        assert host.event() == 1 | 1 << 8 | 2 << 16
+        assert host.get_log(2, 512)[0] == 0x02
+        assert host.run(nvme.SET_FEATURES, cdw=(TEMPERATURE, value & UNDER | (0 if value & UNDER else 400)))[0].status == 0
+        assert host.get_log(2, 512)[0] == 0
+
+
+def test_a_host_that_has_not_asked_hears_of_no_temperature(own):
+    with Host("tcp", own.address, conftest.MAIN, configuration=0x08) as host:
+        assert host.run(nvme.SET_FEATURES, cdw=(TEMPERATURE, 290))[0].status == 0
+        host.nothing()
+
+
+# --- with data ----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("kind", ["inline", "write"])
+def test_host_behavior_is_kept_but_for_reserved_bytes(target, kind):
+    """5.27.1.18"""
+    with target.admin() as admin:
+        assert get(admin, BEHAVIOR, read=512)[1] == bytes(512)
+        data = bytes([1, 1, 1]) + b"\xff" * 509
+        assert put(admin, BEHAVIOR, **{kind: data}).status == 0
+        cqe, back = get(admin, BEHAVIOR, read=512)
+        assert cqe.status == 0 and back == bytes([1, 1, 1]) + bytes(509)
+        assert get(admin, BEHAVIOR, read=512, sel=DEFAULT)[1] == bytes(512)
+        cqe, data = get(admin, BEHAVIOR, sel=SUPPORTED)
+        assert cqe.dw0 == CHANGEABLE and not data
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_host_behavior_that_is_reserved_is_refused(target, at):
+    with target.admin() as admin:
+        data = bytearray(512)
+        data[at] = 2
+        assert put(admin, BEHAVIOR, inline=bytes(data)).status == nvme.INVALID_FIELD
+        assert get(admin, BEHAVIOR, read=512)[1] == bytes(512)
+
+
+@pytest.mark.parametrize("length", [0, 511, 508])
+def test_host_behavior_that_is_too_short_is_refused(target, length):
+    with target.admin() as admin:
+        assert put(admin, BEHAVIOR, inline=bytes(length)).status == nvme.SGL_LENGTH_INVALID
+        assert get(admin, BEHAVIOR, read=length)[0].status == nvme.SGL_LENGTH_INVALID
+
+
+def test_host_identifier_is_that_of_connect(target):
+    """5.27.1.25: on fabrics 128 bits, read-only."""
+    with target.admin() as admin:
+        cqe, data = get(admin, HOST_ID, cdw11=1, read=16)
+        assert cqe.status == 0 and data == bytes(range(1, 17))
+        assert get(admin, HOST_ID, cdw11=0, read=8)[0].status == HOSTID_FORMAT
+        assert put(admin, HOST_ID, 1, inline=bytes(16)).status == nvme.SEQUENCE_ERROR
+        assert get(admin, HOST_ID, sel=SUPPORTED, cdw11=1)[0].dw0 == 0
+
+
+def test_there_is_one_io_command_set_combination(target):
+    """5.27.1.21"""
+    with target.admin() as admin:
+        assert put(admin, PROFILE, 0).status == 0
+        assert put(admin, PROFILE, 1).status == COMBINATION_REJECTED
+        assert get(admin, PROFILE)[0].dw0 == 0
+
+
+# --- the cache, other controllers, other transports ---------------------------------------------
+
+def test_write_cache_is_what_identify_says(own, start_hauld, tmp_path):
+    """5.27.1.4: of a file it is there; memory has none, and the feature neither."""
+    ram = start_hauld("--listen", "tcp://127.0.0.1:0", "--export", "ram:1M,nqn=nqn.2026-11.io.haul:ram")
+    import nvmetcp
+    with own.admin() as admin:
+        assert admin.identify(1)[1][525] & 1
+        assert get(admin, WRITE_CACHE)[0].dw0 == 1
+        assert put(admin, WRITE_CACHE, 1).status == 0
+        assert put(admin, WRITE_CACHE, 0).status == NOT_CHANGEABLE
+    with nvmetcp.Admin(ram.address, "nqn.2026-11.io.haul:ram") as admin:
+        assert not admin.identify(1)[1][525] & 1
+        assert get(admin, WRITE_CACHE)[0].status == nvme.INVALID_FIELD
+        assert put(admin, WRITE_CACHE, 1).status == nvme.INVALID_FIELD
+
+
+def test_discovery_controllers_have_two_features(target):
+    """Base 2.0 3.1.2.3.5"""
+    with target.admin(nvme.DISCOVERY_NQN) as admin:
+        for fid in range(256):
+            expect = 0 if fid in (ASYNC_EVENT, KEEP_ALIVE) else nvme.INVALID_FIELD
+            assert get(admin, fid, cdw11=1 if fid == HOST_ID else 0)[0].status == expect, hex(fid)
+            if expect:
+                assert put(admin, fid).status == expect, hex(fid)
+
+
+def test_features_over_rdma(tmp_path):
+    path = conftest.config(tmp_path)
+    path.write_text(path.read_text().replace("listen:\n", "listen:\n  - rdma://127.0.0.1:0\n"))
+    hauld = conftest.Hauld(tmp_path, "--config", str(path), "--threads", "2", env=conftest.rdma_environment())
+    address = conftest.split_uri(next(uri for uri in hauld.uris if uri.startswith("rdma")))
+    with Host("rdma", address, conftest.MAIN, configuration=0x02) as host:
+        assert host.run(nvme.GET_FEATURES, cdw=(BEHAVIOR,), read=512)[1] == bytes(512)
+        assert host.run(nvme.GET_FEATURES, cdw=(TEMPERATURE,))[0].dw0 == 343
+        assert host.run(nvme.SET_FEATURES, cdw=(TEMPERATURE, 290))[0].status == 0
+        assert host.event() == 1 | 1 << 8 | 2 << 16
+    assert hauld.stop() == 0, hauld.log_path.read_text()
