@@ -15,6 +15,7 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	kernel_host_connects_all_through_a_wildcard_listener_tcp kernel_host_connects_all_through_a_wildcard_listener_rdma
 	kernel_host_at_several_queue_sizes_tcp kernel_host_at_several_queue_sizes_rdma kernel_host_is_told_why_it_is_refused_tcp
 	kernel_host_discards_on_hauld_tcp kernel_host_discards_on_hauld_rdma
+	kernel_host_follows_changes_tcp kernel_host_follows_changes_rdma kernel_host_reads_log_pages_tcp kernel_host_reads_log_pages_rdma
 	kernel_host_resets_hauld_under_load_tcp kernel_host_resets_hauld_under_load_rdma
 	hauld_drains_under_a_kernel_host_tcp hauld_drains_under_a_kernel_host_rdma
 	haul_discovers_kernel_target_tcp haul_discovers_kernel_target_rdma
@@ -232,6 +233,103 @@ kernel_host_connects_all_through_a_wildcard_listener() {
 }
 kernel_host_connects_all_through_a_wildcard_listener_tcp() { kernel_host_connects_all_through_a_wildcard_listener tcp; }
 kernel_host_connects_all_through_a_wildcard_listener_rdma() { kernel_host_connects_all_through_a_wildcard_listener rdma; }
+
+# changes_config TRTYPE NAMESPACE...: a configuration with these.
+changes_config() {
+	local trtype=$1 one
+	shift
+	echo "listen: ['$trtype://$address:4420']"
+	echo "subsystems: [{nqn: $nqn, namespaces: ["
+	for one; do echo "    {$one},"; done
+	echo "]}]"
+}
+
+# until_true SECONDS COMMAND...: does it succeed in time?
+until_true() {
+	local i seconds=$1
+	shift
+	for ((i = 0; i < seconds * 5; i++)); do
+		"$@" && return 0
+		sleep 0.2
+	done
+	return 1
+}
+
+has_blocks() { [ "$(blockdev --getsz "$1" 2>/dev/null)" = "$2" ]; }
+is_read_only() { [ "$(blockdev --getro "$1")" = 1 ]; }
+is_gone() { [ ! -e "$1" ]; }
+
+# Namespaces come, grow, become read-only and go, by events alone, while fio writes to another one.
+kernel_host_follows_changes() {
+	local ctl=("$build/target/haulctl" --control "$tmp.sock") second
+	truncate -s 64M $tmp.img
+	truncate -s 8M $tmp.second
+	changes_config "$1" "path: $tmp.img, nsid: 1" > $tmp.conf
+	run_hauld --config $tmp.conf --control $tmp.sock
+	kernel_connect "$1"
+	second=${disk%n1}n2 # by the order of coming, not by namespace id
+	kernel_fio --rate=1m &
+	local fio=$!
+	changes_config "$1" "path: $tmp.img, nsid: 1" "path: $tmp.second, nsid: 5" > $tmp.conf
+	"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+	until_true 10 has_blocks "$second" 16384 || fail "the new namespace did not appear"
+	truncate -s 16M $tmp.second
+	until_true 15 has_blocks "$second" 32768 || fail "the namespace did not grow"
+	changes_config "$1" "path: $tmp.img, nsid: 1" > $tmp.conf
+	"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+	until_true 10 is_gone "$second" || fail "the removed namespace did not go"
+	changes_config "$1" "path: $tmp.img, nsid: 1" "path: $tmp.second, nsid: 5, readonly: true" > $tmp.conf
+	# Its disk is free when its last command is over on all reactors.
+	until_true 10 "${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+	until_true 10 is_read_only "$second" || fail "the namespace did not come back read-only"
+	wait $fio || fail "fio on the other namespace failed"
+	kernel_disconnect
+	stop_hauld
+}
+kernel_host_follows_changes_tcp() { kernel_host_follows_changes tcp; }
+kernel_host_follows_changes_rdma() { kernel_host_follows_changes rdma; }
+
+# nvme-cli reads each log page, for people and as JSON, and finds what was done.
+kernel_host_reads_log_pages() {
+	local controller page
+	start_hauld "$1"
+	kernel_connect "$1"
+	controller=${disk%n1}
+	dd if="$disk" of=/dev/null bs=1M count=4 iflag=direct status=none || fail "dd failed"
+	nvme read "$disk" -s 99999999 -c 0 -z 512 -d /dev/null > /dev/null 2>&1 && fail "a read behind the end succeeded"
+	# effects-log without --csi looks for the registers of a PCIe device.
+	for page in supported-log-pages error-log smart-log fw-log changed-ns-list-log "effects-log --csi=0" fid-support-effects-log mi-cmd-support-effects-log; do
+		# shellcheck disable=SC2086 # the option is a word of its own
+		nvme $page "$controller" > $tmp.page 2>&1 || { cat $tmp.page; fail "nvme $page failed"; }
+		# shellcheck disable=SC2086
+		[ "$page" = supported-log-pages ] || # of which nvme-cli 2.3 makes no JSON: it aborts, whatever the page says
+			nvme $page "$controller" -o json > $tmp.page 2>&1 || { cat $tmp.page; fail "nvme $page -o json failed"; }
+	done
+	nvme smart-log "$controller" -o json > $tmp.page
+	/usr/bin/python3 - $tmp.page << 'PY' || fail "smart-log does not say what was done"
+import json, sys
+page = json.load(open(sys.argv[1]))
+print(page)
+page = {key: int(value) for key, value in page.items()}
+assert page["host_read_commands"] >= 4 and page["data_units_read"] >= 9 and page["num_err_log_entries"] >= 1
+assert page["critical_warning"] == 0 and page["avail_spare"] == 100
+PY
+	nvme smart-log "$controller" -n 1 > /dev/null || fail "nvme smart-log of a namespace failed"
+	nvme error-log "$controller" -e 4
+	nvme error-log "$controller" -e 4 -o json > $tmp.page
+	/usr/bin/python3 - $tmp.page << 'PY' || fail "error-log does not tell of the read behind the end"
+import json, sys
+page = json.load(open(sys.argv[1]))
+print(page)
+last = page["errors"][0]
+assert last["error_count"] >= 1 and last["nsid"] == 1
+assert 0x80 in (last["status_field"] & 0x7FF, last["status_field"] >> 1 & 0x7FF), "LBA Out of Range"
+PY
+	kernel_disconnect
+	stop_hauld
+}
+kernel_host_reads_log_pages_tcp() { kernel_host_reads_log_pages tcp; }
+kernel_host_reads_log_pages_rdma() { kernel_host_reads_log_pages rdma; }
 
 # Controller resets while fio writes: every queue goes and comes back, and the data is right.
 kernel_host_resets_hauld_under_load() {
