@@ -80,6 +80,7 @@ static void log_page_changed_ns(struct request *request, void *page)
 	changed_ns_show(request->conn->member.ctrl, le64_get(request->cmd.get_log.lpo), page);
 }
 
+/* I/O commands say no scope (0: not reported): Linux warns of any effect of theirs but LBCC. */
 static void log_page_effects(struct request *request, void *page)
 {
 	const bool discovery = request->conn->subsys->discovery;
@@ -89,8 +90,7 @@ static void log_page_effects(struct request *request, void *page)
 		uint8_t opcode = (uint8_t)i;
 
 		if (!discovery)
-			effects->iocs[i] =
-				log_page_effects_of(cmd_io_find(opcode), NVME_EFFECTS_SCOPE_NS);
+			effects->iocs[i] = log_page_effects_of(cmd_io_find(opcode), 0);
 		effects->acs[i] = log_page_effects_of(
 			discovery ? cmd_discovery_find(opcode) : cmd_admin_find(opcode),
 			NVME_EFFECTS_SCOPE_CTRL);

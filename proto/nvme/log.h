@@ -133,7 +133,6 @@ static_assert(offsetof(struct nvme_log_effects, iocs) == 1024);
 #define NVME_EFFECTS_NIC	0x8u  /* changes the inventory of namespaces */
 #define NVME_EFFECTS_CCC	0x10u /* changes the controller's capabilities */
 /* Bits 31:20: what the command is about. */
-#define NVME_EFFECTS_SCOPE_NS	(1u << 20)
 #define NVME_EFFECTS_SCOPE_CTRL (1u << 21)
 
 /* 0Ch: header, then groups, each followed by its NSIDs */
