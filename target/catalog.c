@@ -18,6 +18,9 @@ struct catalog_places {
 	uint64_t used[CATALOG_MAX_NAMESPACES / 64];
 };
 
+/* Two catalogs have as many numbers of listeners, each the lowest free one. */
+static_assert(ANA_MAX_PORTID >= 2 * CATALOG_MAX_PORTS + 1);
+
 /* --- life ------------------------------------------------------------------------------------ */
 
 static struct catalog_places *catalog_places_get(const struct catalog *previous)
@@ -99,7 +102,7 @@ static int catalog_clone_subsys(struct catalog *catalog, const struct subsys *fr
 	for (uint32_t nsid = 0; !error && nsid < from->ns_limit; nsid++)
 		if (from->ns[nsid])
 			error = catalog_clone_ns(subsys, from->ns[nsid]);
-	return error;
+	return error ? error : ana_clone(subsys, from);
 }
 
 static int catalog_put_referral(struct catalog *catalog, const struct referral *referral)
@@ -386,6 +389,7 @@ static void catalog_describe_ns(
 	ns->nsid = nsid;
 	ns->place = place;
 	ns->read_only = options->read_only || geometry->read_only;
+	ns->ana_group = (uint8_t)(options->ana_group ? options->ana_group : ANA_DEFAULT_GROUP);
 	ns->lba_shift = (uint8_t)__builtin_ctz(geometry->block_bytes);
 	ns->nr_lbas = geometry->size_bytes >> ns->lba_shift;
 	ns->uuid = options->uuid ? *options->uuid : nvme_uuid_from_hash(geometry->identity);

@@ -70,6 +70,7 @@ struct ns_options {
 	bool read_only;
 	uint32_t block_bytes;	      /* 0: the device's own */
 	const struct nvme_uuid *uuid; /* NULL: from the disk's identity */
+	uint32_t ana_group;	      /* 0: the default one */
 };
 /* Opens the disk, or takes it over. */
 int catalog_add_ns(struct catalog *catalog, struct subsys *subsys, const struct ns_options *options,

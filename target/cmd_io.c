@@ -16,7 +16,9 @@ uint16_t cmd_io_find_ns(struct request *request)
 	uint32_t nsid = le32_get(request->cmd.nsid);
 
 	request_set_ns(request, reactor_ns_find(conn->reactor, conn->subsys, nsid));
-	return request->ns ? 0 : NVME_SC_INVALID_NS | NVME_STATUS_DNR;
+	if (unlikely(!request->ns))
+		return NVME_SC_INVALID_NS | NVME_STATUS_DNR;
+	return unlikely(request->ns->gate) ? ana_check(conn, nsid) : 0;
 }
 
 uint16_t cmd_io_check_range(const struct ns *ns, uint64_t slba, uint64_t nr_lbas)
@@ -147,7 +149,7 @@ static uint16_t cmd_flush_prepare(struct request *request)
 {
 	if (le32_get(request->cmd.nsid) != NVME_NSID_ALL)
 		return cmd_io_find_ns(request);
-	return 0;
+	return ana_check_all(request->conn);
 }
 
 static void cmd_flush_done(struct done *done, int res, unsigned flags)

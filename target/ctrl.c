@@ -19,6 +19,7 @@
 #include "target/fence.h"
 #include "target/keep_alive.h"
 #include "target/member.h"
+#include "target/port.h"
 #include "target/reactor.h"
 #include "target/subsys.h"
 #include "target/target.h"
@@ -174,6 +175,7 @@ static void ctrl_reset(struct ctrl *ctrl)
 	features_reset(&ctrl->features);
 	event_reset(ctrl);
 	error_log_reset(ctrl);
+	ana_log_reset(ctrl);
 	member_expel_all(ctrl);
 }
 
@@ -270,6 +272,7 @@ int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *host
 	ctrl->subsys = subsys;
 	ctrl->cntlid = ctrl_cntlid(reactor, ctrl->slot);
 	ctrl->admin = conn;
+	ctrl->portid = conn->port->portid;
 	list_init(&ctrl->parked);
 	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
 	features_reset(&ctrl->features);
@@ -325,6 +328,18 @@ void ctrl_admin_gone(struct ctrl *ctrl)
 	ctrl_try_free(ctrl);
 }
 
+static void ctrl_compare(struct ctrl *ctrl, const struct subsys *now)
+{
+	struct ana_change ana = ana_log_follow(ctrl, ctrl->subsys, now);
+
+	if (changed_ns_compare(ctrl, ctrl->subsys, now))
+		ctrl->announce |= NVME_AEC_NS;
+	if (ana.tell)
+		ctrl->announce |= NVME_AEC_ANA;
+	if (ana.ends)
+		ctrl_end(ctrl, "what it had lost for good is back");
+}
+
 void ctrl_follow(struct ctrl *ctrl, const struct catalog *catalog)
 {
 	const struct subsys *now;
@@ -339,8 +354,8 @@ void ctrl_follow(struct ctrl *ctrl, const struct catalog *catalog)
 		ctrl_end(ctrl, "its subsystem has been removed");
 	else if (!subsys_host_allowed(now, ctrl->hostnqn))
 		ctrl_end(ctrl, "its host may not use it any more");
-	else if (changed_ns_compare(ctrl, ctrl->subsys, now))
-		ctrl->announce |= NVME_AEC_NS;
+	else
+		ctrl_compare(ctrl, now);
 	ctrl->subsys = now ? now : &subsys_removed;
 }
 
@@ -351,6 +366,8 @@ void ctrl_announce(struct ctrl *ctrl)
 	ctrl->announce = 0;
 	if (announce & NVME_AEC_NS)
 		event_raise(ctrl, NVME_AER_NOTICE, NVME_AER_NOTICE_NS_CHANGED, NVME_LOG_CHANGED_NS);
+	if (announce & NVME_AEC_ANA)
+		event_raise(ctrl, NVME_AER_NOTICE, NVME_AER_NOTICE_ANA, NVME_LOG_ANA);
 	if (announce & NVME_AEC_DISCOVERY)
 		event_raise(ctrl, NVME_AER_NOTICE, NVME_AER_NOTICE_DISCOVERY, NVME_LOG_DISCOVERY);
 }

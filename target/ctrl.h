@@ -13,6 +13,7 @@
 #include "proto/base/list.h"
 #include "proto/base/loop.h"
 #include "proto/nvme/name.h"
+#include "target/ana_log.h"
 #include "target/changed_ns.h"
 #include "target/conn.h"
 #include "target/event.h"
@@ -69,6 +70,7 @@ struct ctrl {
 	struct reactor *reactor;
 	const struct subsys *subsys;
 	uint16_t cntlid;
+	uint16_t portid; /* of the listener that it came in by */
 	uint32_t slot;
 	bool ending;
 	struct share *share; /* the host's */
@@ -91,6 +93,7 @@ struct ctrl {
 	struct features features;
 	struct events events;
 	struct changed_ns changed_ns;
+	struct ana_counts ana_counts;
 	struct error_log *errors; /* NULL before the first */
 	uint32_t announce;	  /* NVME_AEC_* of what the catalog has changed: ctrl_announce() */
 	uint32_t nr_aborts;	  /* out */

@@ -68,8 +68,8 @@ static uint32_t feature_async_event_get(const struct ctrl *ctrl, bool standard)
 
 static uint16_t feature_async_event_set(struct ctrl *ctrl, uint32_t value, uint32_t *ret_dw0)
 {
-	uint32_t supported =
-		ctrl->subsys->discovery ? NVME_AEC_DISCOVERY : NVME_AEC_SMART | NVME_AEC_NS;
+	uint32_t supported = ctrl->subsys->discovery ? NVME_AEC_DISCOVERY
+						     : NVME_AEC_SMART | NVME_AEC_NS | NVME_AEC_ANA;
 
 	(void)ret_dw0;
 	event_configure(ctrl, value & supported);
@@ -312,15 +312,28 @@ uint32_t feature_effects(const struct ctrl *ctrl, uint8_t fid)
 	       (feature->get_ns ? NVME_LOG_FEATURES_SCOPE_NS : NVME_LOG_FEATURES_SCOPE_CTRL);
 }
 
-/* Of a feature that is a namespace's; a status. */
+/* Of a feature that is a namespace's; a status. NVMe base 2.0 8.1.4: there is none of the
+ * namespaces that are not accessible. */
 static uint16_t feature_check_ns(const struct conn *conn, uint32_t nsid)
 {
 	if (!nsid_valid(nsid))
 		return NVME_SC_INVALID_NS | NVME_STATUS_DNR;
-	return subsys_ns(conn->subsys, nsid) ? 0 : CMD_INVALID_FIELD;
+	return subsys_ns(conn->subsys, nsid) ? ana_check(conn, nsid) : CMD_INVALID_FIELD;
 }
 
 /* --- Set Features ---------------------------------------------------------------------------- */
+
+/* NVMe base 2.0 8.1.4: of all namespaces, or of one for a feature that is the controller's. */
+static uint16_t feature_check_nsid(const struct conn *conn, uint32_t nsid)
+{
+	if (nsid == 0)
+		return 0;
+	if (nsid == NVME_NSID_ALL)
+		return ana_check_all(conn);
+	return ana_check(conn, nsid) == NVME_SC_ANA_PERSISTENT_LOSS
+		       ? NVME_SC_ANA_PERSISTENT_LOSS
+		       : NVME_SC_FEATURE_NOT_PER_NS | NVME_STATUS_DNR;
+}
 
 uint16_t cmd_set_features_prepare(struct request *request)
 {
@@ -336,12 +349,10 @@ uint16_t cmd_set_features_prepare(struct request *request)
 		return NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR;
 	if (features->sv & NVME_FEATURES_SV)
 		return NVME_SC_FEATURE_NOT_SAVEABLE | NVME_STATUS_DNR;
-	if (feature->get_ns)
-		return nsid == NVME_NSID_ALL ? 0 : feature_check_ns(conn, nsid);
-	if (nsid != 0 && nsid != NVME_NSID_ALL)
-		return NVME_SC_FEATURE_NOT_PER_NS | NVME_STATUS_DNR;
+	if (feature->get_ns && nsid != NVME_NSID_ALL)
+		return feature_check_ns(conn, nsid);
 	request->data_len = feature->length;
-	return 0;
+	return feature_check_nsid(conn, nsid);
 }
 
 static uint16_t feature_set(struct request *request, const struct feature *feature)

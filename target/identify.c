@@ -54,6 +54,17 @@ static void identify_ctrl_common(const struct ctrl *ctrl, struct nvme_id_ctrl *i
 	id->msdbd = ops->msdbd;
 }
 
+/* NVMe base 2.0 8.1.1. A namespace may change its group. */
+static void identify_ana(struct nvme_id_ctrl *id)
+{
+	id->anatt = ANA_TRANSITION_S;
+	id->anacap = NVME_ID_ANACAP_OPTIMIZED | NVME_ID_ANACAP_NON_OPTIMIZED |
+		     NVME_ID_ANACAP_INACCESSIBLE | NVME_ID_ANACAP_PERSISTENT_LOSS |
+		     NVME_ID_ANACAP_CHANGE;
+	id->anagrpmax = id->nanagrpid = le32(ANA_MAX_GROUPS);
+	id->mnan = le32(SUBSYS_MAX_NSID);
+}
+
 static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 {
 	identify_ctrl_common(ctrl, id);
@@ -66,10 +77,11 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	}
 	id->cntrltype = NVME_CNTRLTYPE_IO;
 	id->lpa |= NVME_ID_LPA_SMART_NS;
-	id->cmic = NVME_ID_CMIC_MULTI_PORT | NVME_ID_CMIC_MULTI_CTRL;
+	id->cmic = NVME_ID_CMIC_MULTI_PORT | NVME_ID_CMIC_MULTI_CTRL | NVME_ID_CMIC_ANA;
+	identify_ana(id);
 	id->rab = NVME_ARBITRATION_AB_NO_LIMIT;
 	id->rtd3e = le32(IDENTIFY_RTD3E_US);
-	id->oaes = le32(NVME_AEC_NS);
+	id->oaes = le32(NVME_AEC_NS | NVME_AEC_ANA);
 	id->acl = CTRL_MAX_ABORTS - 1;
 	id->frmw = NVME_ID_FRMW_SLOT1_READONLY | 1 << NVME_ID_FRMW_SLOTS_SHIFT;
 	id->wctemp = le16(SMART_WCTEMP);
@@ -115,7 +127,19 @@ static void identify_ns_copy(const struct ns *ns, struct nvme_id_ns *id)
 	id->msrc = COPY_MAX_RANGES - 1;
 }
 
-static uint16_t identify_ns(const struct ns *ns, struct nvme_id_ns *id)
+/* NVM command set 1.0 2.1.1: how much is used is not known where it cannot be reached. */
+static void identify_ns_ana(const struct ctrl *ctrl, const struct ns *ns, struct nvme_id_ns *id)
+{
+	enum nvme_ana_state state = ana_state(ctrl->subsys, ns->ana_group, ctrl->portid);
+
+	id->anagrpid = le32(ns->ana_group);
+	if (state != NVME_ANA_INACCESSIBLE && state != NVME_ANA_PERSISTENT_LOSS)
+		return;
+	id->nuse = le64(0);
+	id->nvmcap = le128(0);
+}
+
+static uint16_t identify_ns(const struct ctrl *ctrl, const struct ns *ns, struct nvme_id_ns *id)
 {
 	const struct backend_geometry *geometry = &ns->place->backend->geometry;
 
@@ -130,6 +154,7 @@ static uint16_t identify_ns(const struct ns *ns, struct nvme_id_ns *id)
 	id->nsattr = ns->read_only ? NVME_ID_NSATTR_WRITE_PROTECTED : 0;
 	memcpy(id->nguid, ns->uuid.b, sizeof(id->nguid));
 	id->lbaf[0].ds = ns->lba_shift;
+	identify_ns_ana(ctrl, ns, id);
 	return 0;
 }
 
@@ -158,6 +183,7 @@ static uint16_t identify_ns_independent(const struct ns *ns, struct nvme_id_ns_i
 {
 	id->nmic = NVME_ID_NMIC_SHARED;
 	id->nsattr = ns->read_only ? NVME_ID_NSATTR_WRITE_PROTECTED : 0;
+	id->anagrpid = le32(ns->ana_group);
 	id->nstat = NVME_ID_NSTAT_READY;
 	return 0;
 }
@@ -190,7 +216,7 @@ static uint16_t identify_fill_ns(const struct request *request, const struct ns 
 
 	switch (identify->cns) {
 	case NVME_CNS_NS:
-		return ns ? identify_ns(ns, page) : 0;
+		return ns ? identify_ns(request->conn->member.ctrl, ns, page) : 0;
 	case NVME_CNS_NS_DESC_LIST:
 		return ns ? identify_ns_descs(ns, page) : CMD_INVALID_FIELD;
 	case NVME_CNS_INDEPENDENT_NS:

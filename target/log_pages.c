@@ -9,6 +9,7 @@
 #include "proto/nvme/fabrics.h"
 #include "proto/nvme/identify.h"
 #include "proto/nvme/log.h"
+#include "target/ana_log.h"
 #include "target/changed_ns.h"
 #include "target/cmd.h"
 #include "target/conn.h"
@@ -137,6 +138,7 @@ static const struct log_page log_page_table[] = {
 		.discovery = true,
 		.size = sizeof(struct nvme_log_effects),
 		.fill = log_page_effects},
+	{.lid = NVME_LOG_ANA, .io = true, .length = ana_log_length, .write = ana_log_write},
 	{.lid = NVME_LOG_FEATURES,
 		.io = true,
 		.discovery = true,

@@ -114,8 +114,10 @@ static int reactor_ns_take_over(void *context, struct subsys *subsys, struct ns 
 	const struct reactor *reactor = context;
 	struct reactor_ns *here = reactor->namespaces[ns->place->index];
 
-	(void)subsys;
 	here->ns = *ns;
+	here->gate &= ~REACTOR_NS_ANA;
+	if (ana_restricts(subsys, ns->ana_group))
+		here->gate |= REACTOR_NS_ANA;
 	here->generation = reactor->catalog->generation;
 	return 0;
 }

@@ -30,6 +30,7 @@ struct ns_count {
 };
 /* Bits of a gate. */
 #define REACTOR_NS_LOCKED 0x1u /* some range is locked */
+#define REACTOR_NS_ANA	  0x2u /* not accessible through every listener: target/ana.h */
 
 struct reactor_ns {
 	struct ns ns; /* a copy of the catalog's */

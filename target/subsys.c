@@ -57,6 +57,7 @@ void subsys_free(struct subsys *subsys)
 		free(subsys->ns[nsid]);
 	}
 	list_remove(&subsys->node);
+	ana_free(subsys);
 	free(subsys->ns);
 	free(subsys->hosts);
 	free(subsys);

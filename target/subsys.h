@@ -13,6 +13,7 @@
 #include "proto/base/compiler.h"
 #include "proto/base/list.h"
 #include "proto/nvme/name.h"
+#include "target/ana.h"
 #include "target/backend.h"
 
 /* NN: the largest namespace id, announced so that later ones need no new value. */
@@ -39,6 +40,7 @@ struct ns {
 	uint32_t nsid;
 	struct ns_place *place; /* one reference */
 	bool read_only;
+	uint8_t ana_group;
 	uint8_t lba_shift;
 	uint64_t nr_lbas;
 	struct nvme_uuid uuid; /* also NGUID */
@@ -51,10 +53,11 @@ struct subsys {
 	bool allow_any;
 	uint32_t nr_hosts;
 	char (*hosts)[NVME_NQN_MAX + 1];
-	uint32_t ns_limit;   /* entries of ns */
-	struct ns **ns;	     /* by namespace id; holes are NULL */
-	bool volatile_cache; /* of any namespace */
-	struct list node;    /* catalog->subsystems */
+	uint32_t ns_limit;			   /* entries of ns */
+	struct ns **ns;				   /* by namespace id; holes are NULL */
+	struct ana_group *ana[ANA_MAX_GROUPS + 1]; /* by id; NULL: optimized everywhere */
+	bool volatile_cache;			   /* of any namespace */
+	struct list node;			   /* catalog->subsystems */
 };
 
 /* The discovery subsystem. */
