@@ -15,7 +15,7 @@
 /* Places taken, of all catalogs that come from one another. */
 struct catalog_places {
 	uint32_t nr_refs;
-	uint64_t used[CATALOG_MAX_NAMESPACES / 64];
+	struct ns_place *place[CATALOG_MAX_NAMESPACES];
 };
 
 /* Two catalogs have as many numbers of listeners, each the lowest free one. */
@@ -37,8 +37,8 @@ uint32_t catalog_nr_places(const struct catalog *catalog)
 {
 	uint32_t nr = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(catalog->places->used); i++)
-		nr += (uint32_t)__builtin_popcountll(catalog->places->used[i]);
+	for (uint32_t i = 0; i < CATALOG_MAX_NAMESPACES; i++)
+		nr += catalog->places->place[i] != NULL;
 	return nr;
 }
 
@@ -298,24 +298,6 @@ static bool catalog_is_disk_of(const struct ns *ns, const struct ns_options *opt
 		ns->place->backend, options->path, options->read_only, options->block_bytes);
 }
 
-struct catalog_wanted {
-	const struct ns_options *options;
-	struct backend *found;
-};
-
-/* Memory is not known by its name: two of one size are two. */
-static int catalog_find_backend(void *context, struct subsys *subsys, struct ns *ns)
-{
-	struct catalog_wanted *wanted = context;
-
-	(void)subsys;
-	if (ns->place->backend->ops != &backend_disk_ops ||
-		!catalog_is_disk_of(ns, wanted->options))
-		return 0;
-	wanted->found = ns->place->backend;
-	return -EEXIST;
-}
-
 /* Two namespaces on one disk would be two disks to their hosts. */
 static int catalog_has_path(void *context, struct subsys *subsys, struct ns *ns)
 {
@@ -334,50 +316,60 @@ static int catalog_check_path(
 	return -EBUSY;
 }
 
+/* A disk that is open, also for a namespace that has been removed and whose last command is not
+ * over. Memory is not known by its name: two of one size are two. */
+static struct backend *catalog_find_disk(const struct catalog *catalog, const char *path)
+{
+	for (uint32_t i = 0; i < CATALOG_MAX_NAMESPACES; i++) {
+		const struct ns_place *place = catalog->places->place[i];
+
+		if (place && !strcmp(place->backend->path, path))
+			return place->backend;
+	}
+	return NULL;
+}
+
 /* With a reference. */
 static int catalog_open(const struct catalog *catalog, const struct ns_options *options,
 	struct backend **ret, char *why, size_t why_size)
 {
-	struct catalog_wanted wanted = {.options = options};
 	bool memory = backend_is_memory(options->path);
+	struct backend *found = memory ? NULL : catalog_find_disk(catalog, options->path);
 	int error = catalog_check_path(catalog, options->path, why, why_size);
 
 	if (error)
 		return error;
-	if (catalog->previous &&
-		catalog_for_each_ns(catalog->previous, catalog_find_backend, &wanted)) {
-		*ret = backend_get(wanted.found);
-		return 0;
-	}
-	error = backend_open(options->path, options->read_only && !memory, options->block_bytes,
-		ret, why, why_size);
-	/* Ours is in the way. */
-	if (error && catalog->previous &&
-		catalog_check_path(catalog->previous, options->path, why, why_size))
+	if (!found)
+		return backend_open(options->path, options->read_only && !memory,
+			options->block_bytes, ret, why, why_size);
+	if (!backend_serves(found, options->path, options->read_only, options->block_bytes)) {
 		snprintf(why, why_size,
 			"%s is open for reading only, or in blocks of another size: remove the "
 			"namespace first, then add it again",
 			options->path);
-	return error;
+		return -EBUSY;
+	}
+	*ret = backend_get(found);
+	return 0;
 }
 
 /* Takes BACKEND's reference, even on failure. */
 static struct ns_place *catalog_new_place(struct catalog *catalog, struct backend *backend)
 {
+	struct ns_place **table = catalog->places->place;
 	struct ns_place *place = calloc(1, sizeof(*place));
 	uint32_t index = 0;
 
-	while (index < CATALOG_MAX_NAMESPACES &&
-		(catalog->places->used[index / 64] & 1ull << index % 64))
+	while (index < CATALOG_MAX_NAMESPACES && table[index])
 		index++;
 	if (!place || index == CATALOG_MAX_NAMESPACES) {
 		free(place);
 		backend_put(backend);
 		return NULL;
 	}
-	catalog->places->used[index / 64] |= 1ull << index % 64;
-	*place = (struct ns_place){
-		.index = index, .nr_refs = 1, .backend = backend, .used = catalog->places->used};
+	*place =
+		(struct ns_place){.index = index, .nr_refs = 1, .backend = backend, .table = table};
+	table[index] = place;
 	return place;
 }
 

@@ -104,7 +104,7 @@ void ns_place_put(struct ns_place *place)
 {
 	if (--place->nr_refs)
 		return;
-	place->used[place->index / 64] &= ~(1ull << place->index % 64);
+	place->table[place->index] = NULL;
 	backend_put(place->backend);
 	free(place);
 }

@@ -31,7 +31,7 @@ struct ns_place {
 	uint32_t nr_refs;
 	uint64_t generation;	 /* of the catalog that was published with it first; 0: none yet */
 	struct backend *backend; /* one reference */
-	uint64_t *used;		 /* whose bit INDEX says that it is taken */
+	struct ns_place **table; /* in which it is number INDEX */
 };
 struct ns_place *ns_place_get(struct ns_place *place);
 void ns_place_put(struct ns_place *place);

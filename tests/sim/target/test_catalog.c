@@ -129,6 +129,46 @@ static void place_is_used_again_when_the_last_command_is_over(void **state)
 	sim_destroy(host.sim);
 }
 
+static void disk_may_come_back_before_its_last_command_is_over(void **state)
+{
+	struct host host = setup();
+	struct catalog *catalog = changed(host.sim);
+	struct backend *disk = catalog_find(catalog, SIM_NQN)->ns[1]->place->backend;
+	const struct ns_options options = {.path = "one", .nsid = 1};
+	const struct ns_options read_only = {.path = "one", .nsid = 1, .read_only = true};
+	const struct ns_options blocks = {.path = "one", .nsid = 1, .block_bytes = 4096};
+	struct nvme_cmd cmd = sim_rw(NVME_OPC_READ, 0, 8);
+	char why[256];
+
+	(void)state;
+	free(disk->path);
+	disk->path = strdup("one");
+	host.sim->auto_disk = false;
+	assert_true(sim_send(host.sim, host.queue, &cmd));
+	sim_settle(host.sim);
+	remove_ns(catalog, SIM_NQN, 1);
+	assert_int_equal(sim_publish(host.sim, catalog), 0);
+	catalog = changed(host.sim);
+	assert_int_equal(
+		catalog_add_ns(catalog, catalog_find(catalog, SIM_NQN), &blocks, why, sizeof(why)),
+		-EBUSY);
+	assert_int_equal(catalog_add_ns(catalog, catalog_find(catalog, SIM_NQN), &read_only, why,
+				 sizeof(why)),
+		0);
+	remove_ns(catalog, SIM_NQN, 1);
+	assert_int_equal(
+		catalog_add_ns(catalog, catalog_find(catalog, SIM_NQN), &options, why, sizeof(why)),
+		0);
+	assert_ptr_equal(catalog_find(catalog, SIM_NQN)->ns[1]->place->backend, disk);
+	assert_int_equal(sim_publish(host.sim, catalog), 0);
+	assert_int_equal(catalog_nr_places(host.sim->target.catalog), 4);
+	host.sim->auto_disk = true;
+	sim_settle(host.sim);
+	assert_int_equal(catalog_nr_places(host.sim->target.catalog), 3);
+	assert_int_equal(read_ns(&host, 1), 0);
+	sim_destroy(host.sim);
+}
+
 static void size_and_write_protection_follow(void **state)
 {
 	struct host host = setup();
@@ -267,6 +307,7 @@ int main(void)
 		cmocka_unit_test(namespace_can_be_added),
 		cmocka_unit_test(namespace_can_be_removed_while_it_works),
 		cmocka_unit_test(place_is_used_again_when_the_last_command_is_over),
+		cmocka_unit_test(disk_may_come_back_before_its_last_command_is_over),
 		cmocka_unit_test(size_and_write_protection_follow),
 		cmocka_unit_test(removed_subsystem_ends_its_controllers_only),
 		cmocka_unit_test(host_that_is_struck_off_is_sent_away),
