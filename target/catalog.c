@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "proto/nvme/fabrics.h"
+#include "target/ns_identity.h"
 #include "target/port.h"
 
 /* Places taken, of all catalogs that come from one another. */
@@ -271,26 +272,39 @@ int catalog_for_each_ns(const struct catalog *catalog,
 
 /* --- namespaces ------------------------------------------------------------------------------ */
 
-static int catalog_has_uuid(void *context, struct subsys *subsys, struct ns *ns)
+struct catalog_ids {
+	const struct ns_options *options;
+	const char *taken; /* which of them another namespace has */
+};
+
+static int catalog_has_id(void *context, struct subsys *subsys, struct ns *ns)
 {
+	struct catalog_ids *ids = context;
+	const struct ns_options *options = ids->options;
+
 	(void)subsys;
-	return memcmp(&ns->uuid, context, sizeof(ns->uuid)) ? 0 : -EEXIST;
+	if (options->uuid && !memcmp(&ns->uuid, options->uuid, sizeof(ns->uuid)))
+		ids->taken = "uuid";
+	else if (options->nguid && !memcmp(ns->nguid, options->nguid, sizeof(ns->nguid)))
+		ids->taken = "nguid";
+	else if (options->eui64 && !memcmp(ns->eui64, options->eui64, sizeof(ns->eui64)))
+		ids->taken = "eui64";
+	return ids->taken ? -EEXIST : 0;
 }
 
-/* Hosts take namespaces with one UUID for one disk. */
-static int catalog_check_uuid(
+/* Hosts take namespaces with one UUID, NGUID or EUI-64 for one disk. */
+static int catalog_check_ids(
 	const struct catalog *catalog, const struct ns_options *options, char *why, size_t why_size)
 {
-	struct nvme_uuid uuid;
+	struct catalog_ids ids = {.options = options};
 
-	if (!options->uuid)
+	if (!catalog_for_each_ns(catalog, catalog_has_id, &ids))
 		return 0;
-	uuid = *options->uuid;
-	if (!catalog_for_each_ns(catalog, catalog_has_uuid, &uuid))
-		return 0;
-	snprintf(why, why_size, "uuid= is another namespace's already: give each its own");
+	snprintf(why, why_size, "%s= is another namespace's already: give each its own", ids.taken);
 	return -EINVAL;
 }
+
+/* --- disks ----------------------------------------------------------------------------------- */
 
 static bool catalog_is_disk_of(const struct ns *ns, const struct ns_options *options)
 {
@@ -384,7 +398,7 @@ static void catalog_describe_ns(
 	ns->ana_group = (uint8_t)(options->ana_group ? options->ana_group : ANA_DEFAULT_GROUP);
 	ns->lba_shift = (uint8_t)__builtin_ctz(geometry->block_bytes);
 	ns->nr_lbas = geometry->size_bytes >> ns->lba_shift;
-	ns->uuid = options->uuid ? *options->uuid : nvme_uuid_from_hash(geometry->identity);
+	ns_identity_set(ns, options);
 }
 
 /* Takes PLACE's reference, even on failure. */
@@ -461,7 +475,7 @@ int catalog_add_ns(struct catalog *catalog, struct subsys *subsys, const struct 
 	int error = catalog_check_nsid(subsys, nsid, why, why_size);
 
 	if (!error)
-		error = catalog_check_uuid(catalog, options, why, why_size);
+		error = catalog_check_ids(catalog, options, why, why_size);
 	if (error)
 		return error;
 	same = catalog_same_ns(catalog, subsys, nsid, options);
@@ -469,8 +483,11 @@ int catalog_add_ns(struct catalog *catalog, struct subsys *subsys, const struct 
 		return catalog_put_ns(
 			subsys, nsid, options, ns_place_get(same->place), why, why_size);
 	error = catalog_open(catalog, options, &backend, why, why_size);
-	return error ? error
-		     : catalog_add_backend(catalog, subsys, options, backend, why, why_size);
+	if (error)
+		return error;
+	if (backend_is_memory(options->path))
+		ns_identity_of_memory(options, subsys->nqn, nsid, backend);
+	return catalog_add_backend(catalog, subsys, options, backend, why, why_size);
 }
 
 int catalog_add_disk(
@@ -481,12 +498,14 @@ int catalog_add_disk(
 	struct nvme_uuid uuid;
 	struct backend *backend;
 	struct subsys *subsys = NULL;
-	int error = catalog_check_uuid(catalog, options, why, why_size);
+	int error = catalog_check_ids(catalog, options, why, why_size);
 
 	if (!error)
 		error = catalog_open(catalog, options, &backend, why, why_size);
 	if (error)
 		return error;
+	if (backend_is_memory(options->path))
+		ns_identity_of_nameless_memory(options, catalog, backend);
 	uuid = options->uuid ? *options->uuid : nvme_uuid_from_hash(backend->geometry.identity);
 	nvme_uuid_format(&uuid, text);
 	snprintf(nqn, sizeof(nqn), NVME_NQN_UUID_PREFIX "%s", text);

@@ -24,6 +24,8 @@ static bool changed_ns_differ(const struct ns *one, const struct ns *other)
 	return one->place != other->place || one->read_only != other->read_only ||
 	       one->lba_shift != other->lba_shift || one->nr_lbas != other->nr_lbas ||
 	       memcmp(&one->uuid, &other->uuid, sizeof(one->uuid)) ||
+	       memcmp(one->nguid, other->nguid, sizeof(one->nguid)) ||
+	       memcmp(one->eui64, other->eui64, sizeof(one->eui64)) ||
 	       a->optimal_bytes != b->optimal_bytes;
 }
 

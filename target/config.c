@@ -18,6 +18,7 @@
 #include "target/catalog.h"
 #include "target/config_source.h"
 #include "target/config_text.h"
+#include "target/identity.h"
 #include "target/size.h"
 #include "target/subsys.h"
 #include "target/target.h"
@@ -29,6 +30,8 @@ struct config_ns {
 	char *ram;
 	char *null;
 	char *uuid;
+	char *nguid;
+	char *eui64;
 	uint32_t nsid;
 	uint32_t block;
 	bool readonly;
@@ -68,6 +71,10 @@ static const cyaml_schema_field_t config_ns_fields[] = {
 		"null", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_ns, null, 1, 64),
 	CYAML_FIELD_STRING_PTR(
 		"uuid", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_ns, uuid, 1, 64),
+	CYAML_FIELD_STRING_PTR(
+		"nguid", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_ns, nguid, 1, 64),
+	CYAML_FIELD_STRING_PTR(
+		"eui64", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_ns, eui64, 1, 64),
 	CYAML_FIELD_UINT("nsid", CYAML_FLAG_OPTIONAL, struct config_ns, nsid),
 	CYAML_FIELD_UINT("block", CYAML_FLAG_OPTIONAL, struct config_ns, block),
 	CYAML_FIELD_BOOL("readonly", CYAML_FLAG_OPTIONAL, struct config_ns, readonly),
@@ -393,13 +400,48 @@ static int config_uuid(
 	return 0;
 }
 
+struct config_ids {
+	struct nvme_uuid uuid;
+	uint8_t nguid[NS_NGUID_BYTES];
+	uint8_t eui64[NS_EUI64_BYTES];
+};
+
+static int config_id(struct config_source *source, const char *path, const char *key,
+	const char *text, uint8_t *ret, size_t size)
+{
+	char at[CONFIG_PATH_BYTES + 16];
+
+	snprintf(at, sizeof(at), "%s.%s", path, key);
+	if (identity_parse(text, ret, size))
+		return config_source_wrong(source, at,
+			"'%s' is not of %zu hexadecimal digits, one of them not 0", text, 2 * size);
+	return 0;
+}
+
+static int config_ids(struct config_source *source, const char *path, const struct config_ns *ns,
+	struct config_ids *ids, struct ns_options *options)
+{
+	int error = 0;
+
+	options->uuid = ns->uuid ? &ids->uuid : NULL;
+	options->nguid = ns->nguid ? ids->nguid : NULL;
+	options->eui64 = ns->eui64 ? ids->eui64 : NULL;
+	if (ns->uuid)
+		error = config_uuid(source, path, ns->uuid, &ids->uuid);
+	if (!error && ns->nguid)
+		error = config_id(source, path, "nguid", ns->nguid, ids->nguid, sizeof(ids->nguid));
+	if (!error && ns->eui64)
+		error = config_id(source, path, "eui64", ns->eui64, ids->eui64, sizeof(ids->eui64));
+	return error;
+}
+
 static bool config_same(const char *a, const char *b)
 {
 	return a && b && !strcmp(a, b);
 }
 
 /* In whatever case their digits are. */
-static bool config_same_uuid(const char *a, const char *b)
+static bool config_same_digits(const char *a, const char *b)
 {
 	return a && b && !strcasecmp(a, b);
 }
@@ -435,8 +477,12 @@ static int config_ns_check_others(struct config_source *source, const struct con
 
 			if (k == i && ns->nsid == other->nsid)
 				what = "nsid";
-			if (config_same_uuid(ns->uuid, other->uuid))
+			if (config_same_digits(ns->uuid, other->uuid))
 				what = "uuid";
+			if (config_same_digits(ns->nguid, other->nguid))
+				what = "nguid";
+			if (config_same_digits(ns->eui64, other->eui64))
+				what = "eui64";
 			if (config_same(ns->path, other->path))
 				what = "path";
 			if (!what)
@@ -459,16 +505,14 @@ static int config_ns(struct config_source *source, struct config_file *config, u
 	char why[CONFIG_WHY_BYTES] = "out of memory";
 	char path[CONFIG_PATH_BYTES];
 	char spec[80];
-	struct nvme_uuid uuid;
+	struct config_ids ids;
 	char *resolved = NULL;
 	int error;
 
 	snprintf(path, sizeof(path), "subsystems.%u.namespaces.%u", i, j);
 	error = config_ns_check(source, path, ns, &options, spec, sizeof(spec));
-	if (!error && ns->uuid) {
-		error = config_uuid(source, path, ns->uuid, &uuid);
-		options.uuid = &uuid;
-	}
+	if (!error)
+		error = config_ids(source, path, ns, &ids, &options);
 	if (!error) {
 		options.nsid = ns->nsid = config_nsid(&config->subsystems[i], j);
 		error = config_ns_check_others(source, config, i, j, path);

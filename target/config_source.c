@@ -263,6 +263,8 @@ static const struct config_hint config_hints[] = {
 	{"path", "the path of a file or a block device is"},
 	{"ram", "a size such as 1G is"},
 	{"null", "a size such as 1G is"},
+	{"nguid", "32 hexadecimal digits are"},
+	{"eui64", "16 hexadecimal digits are"},
 	{"uuid", "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx, of hexadecimal digits, is"},
 	{"nsid", "a number from 1 to 1024 is"},
 	{"readonly", "true or false is"},

@@ -75,6 +75,16 @@ static void describe_listeners(struct json_object *status, const struct catalog 
 	}
 }
 
+static void describe_bytes(
+	struct json_object *json, const char *name, const uint8_t *bytes, size_t size)
+{
+	char text[2 * 16 + 1] = "";
+
+	for (size_t i = 0; i < size && i < 16; i++)
+		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+	control_json_text(json, name, text);
+}
+
 static void describe_ns(struct json_object *list, const struct ns *ns)
 {
 	struct json_object *json = control_json_entry(list);
@@ -85,6 +95,8 @@ static void describe_ns(struct json_object *list, const struct ns *ns)
 	control_json_number(json, "nsid", ns->nsid);
 	control_json_text(json, "path", backend->path);
 	control_json_text(json, "uuid", uuid);
+	describe_bytes(json, "nguid", ns->nguid, sizeof(ns->nguid));
+	describe_bytes(json, "eui64", ns->eui64, sizeof(ns->eui64));
 	control_json_number(json, "block_bytes", 1u << ns->lba_shift);
 	control_json_number(json, "size_bytes", ns->nr_lbas << ns->lba_shift);
 	control_json_flag(json, "read_only", ns->read_only);

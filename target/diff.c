@@ -217,6 +217,11 @@ static void diff_ns_changed(
 		diff_list_add(&list, "%s -> %s", diff_access(before), diff_access(after));
 	if (strcmp(uuid[0], uuid[1]))
 		diff_list_add(&list, "uuid %s -> %s", uuid[0], uuid[1]);
+	/* By itself they change with the UUID only. */
+	else if (memcmp(before->nguid, after->nguid, sizeof(after->nguid)))
+		diff_list_add(&list, "another nguid");
+	if (!strcmp(uuid[0], uuid[1]) && memcmp(before->eui64, after->eui64, sizeof(after->eui64)))
+		diff_list_add(&list, "another eui64");
 	if (list.used)
 		diff_tell(diff, "~ namespace %u of %s: %s", after->nsid, nqn, list.text);
 }

@@ -152,7 +152,8 @@ static uint16_t identify_ns(const struct ctrl *ctrl, const struct ns *ns, struct
 	identify_ns_atomic(ns, id);
 	identify_ns_copy(ns, id);
 	id->nsattr = ns->read_only ? NVME_ID_NSATTR_WRITE_PROTECTED : 0;
-	memcpy(id->nguid, ns->uuid.b, sizeof(id->nguid));
+	memcpy(id->nguid, ns->nguid, sizeof(id->nguid));
+	memcpy(&id->eui64, ns->eui64, sizeof(id->eui64));
 	id->lbaf[0].ds = ns->lba_shift;
 	identify_ns_ana(ctrl, ns, id);
 	return 0;
@@ -173,7 +174,8 @@ static uint16_t identify_ns_descs(const struct ns *ns, void *page)
 	static const uint8_t csi = NVME_CSI_NVM;
 	uint8_t *at = page;
 
-	at = identify_add_desc(at, NVME_NIDT_NGUID, ns->uuid.b, sizeof(ns->uuid.b));
+	at = identify_add_desc(at, NVME_NIDT_EUI64, ns->eui64, sizeof(ns->eui64));
+	at = identify_add_desc(at, NVME_NIDT_NGUID, ns->nguid, sizeof(ns->nguid));
 	at = identify_add_desc(at, NVME_NIDT_UUID, ns->uuid.b, sizeof(ns->uuid.b));
 	identify_add_desc(at, NVME_NIDT_CSI, &csi, sizeof(csi));
 	return 0;

@@ -4,6 +4,9 @@
  */
 #include "target/identity.h"
 
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,4 +71,29 @@ void identity_random(uint8_t ret[16])
 	/* Never fails nor blocks for 16 bytes once the machine is up. */
 	if (getrandom(ret, 16, 0) != 16)
 		abort();
+}
+
+static uint8_t identity_digit(char digit)
+{
+	return (uint8_t)(isdigit((unsigned char)digit) ? digit - '0'
+						       : tolower((unsigned char)digit) - 'a' + 10);
+}
+
+int identity_parse(const char *text, uint8_t *ret, size_t size)
+{
+	uint8_t bytes[16] = {0};
+	uint8_t any = 0;
+
+	assert(size <= sizeof(bytes));
+	if (strlen(text) != 2 * size || strspn(text, "0123456789abcdefABCDEF") != 2 * size)
+		return -EINVAL;
+	for (size_t i = 0; i < size; i++) {
+		bytes[i] = (uint8_t)(identity_digit(text[2 * i]) << 4 |
+				     identity_digit(text[2 * i + 1]));
+		any |= bytes[i];
+	}
+	if (!any)
+		return -EINVAL;
+	memcpy(ret, bytes, size);
+	return 0;
 }

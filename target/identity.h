@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/base/compiler.h"
+
 struct identity_hash {
 	uint64_t state[2];
 };
@@ -23,5 +25,8 @@ void identity_end(struct identity_hash *hash, uint8_t ret[16]);
 
 /* For what does not outlive the process. */
 void identity_random(uint8_t ret[16]);
+
+/* Of an EUI-64 or NGUID: 2 x SIZE hexadecimal digits, not all 0, which would be none. -EINVAL. */
+int identity_parse(const char *text, uint8_t *ret, size_t size) must_check;
 
 #endif

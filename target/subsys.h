@@ -36,6 +36,9 @@ struct ns_place {
 struct ns_place *ns_place_get(struct ns_place *place);
 void ns_place_put(struct ns_place *place);
 
+#define NS_NGUID_BYTES 16
+#define NS_EUI64_BYTES 8
+
 struct ns {
 	uint32_t nsid;
 	struct ns_place *place; /* one reference */
@@ -43,7 +46,9 @@ struct ns {
 	uint8_t ana_group;
 	uint8_t lba_shift;
 	uint64_t nr_lbas;
-	struct nvme_uuid uuid; /* also NGUID */
+	struct nvme_uuid uuid;
+	uint8_t nguid[NS_NGUID_BYTES];
+	uint8_t eui64[NS_EUI64_BYTES];
 };
 
 struct subsys {

@@ -77,6 +77,10 @@ static const struct diff_case cases[] = {
 	{NS RAM, NS RAM "        uuid: " UUID "\n",
 		{"~ namespace 1 of " A ": another disk, ram:1M -> ram:1M, uuid "}},
 	{NS RAM "        uuid: " UUID "\n", NS RAM, {"~ namespace 1 of " A ": uuid " UUID " -> "}},
+	{NS RAM, NS RAM "        nguid: 0123456789abcdef0123456789abcdef\n",
+		{"~ namespace 1 of " A ": another nguid$"}},
+	{NS RAM "        eui64: 0123456789abcdef\n", NS RAM,
+		{"~ namespace 1 of " A ": another eui64$"}},
 	{NS RAM, NS "      - ram: 1536K\n",
 		{"~ namespace 1 of " A
 		 ": another disk, ram:1M -> ram:1536K, 1 MiB -> 1536 KiB, uuid "}},
