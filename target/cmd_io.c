@@ -21,19 +21,6 @@ uint16_t cmd_io_find_ns(struct request *request)
 	return unlikely(request->ns->gate) ? ana_check(conn, nsid) : 0;
 }
 
-uint16_t cmd_io_check_range(const struct ns *ns, uint64_t slba, uint64_t nr_lbas)
-{
-	/* In this order nothing overflows (B063). */
-	if (nr_lbas > ns->nr_lbas || slba > ns->nr_lbas - nr_lbas)
-		return NVME_SC_LBA_RANGE | NVME_STATUS_DNR;
-	return 0;
-}
-
-uint16_t cmd_io_check_writable(const struct ns *ns)
-{
-	return ns->read_only ? NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR : 0;
-}
-
 uint16_t cmd_io_prepare_rw(struct request *request, enum backend_op op)
 {
 	const struct nvme_cmd_rw *rw = &request->cmd.rw;
@@ -68,7 +55,7 @@ void cmd_io_done(struct done *done, int res, unsigned flags)
 
 	(void)flags;
 	if (request_executed(request))
-		request_complete(request, cmd_io_status(&request->io, res));
+		request_complete(request, likely(!res) ? 0 : cmd_io_status(&request->io, res));
 }
 
 static void cmd_io_flushed(struct done *done, int res, unsigned flags)
@@ -88,7 +75,7 @@ static void cmd_io_flushed(struct done *done, int res, unsigned flags)
 
 bool cmd_io_flush_first(struct request *request)
 {
-	if (likely(!request->io.fua) || !request->ns->queue->backend->geometry.volatile_cache)
+	if (!request->io.fua || !request->ns->queue->backend->geometry.volatile_cache)
 		return false;
 	request->io.op = BACKEND_FLUSH;
 	request_submit(request, cmd_io_flushed);
@@ -129,7 +116,7 @@ static void cmd_transfer_run(struct request *request)
 
 static void cmd_read_run(struct request *request)
 {
-	if (!cmd_io_flush_first(request))
+	if (likely(!request->io.fua) || !cmd_io_flush_first(request))
 		cmd_transfer_run(request);
 }
 

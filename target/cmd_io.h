@@ -10,8 +10,19 @@
 
 /* Checks for PREPARE: a status, 0 when all is well. */
 uint16_t cmd_io_find_ns(struct request *request);
-uint16_t cmd_io_check_range(const struct ns *ns, uint64_t slba, uint64_t nr_lbas);
-uint16_t cmd_io_check_writable(const struct ns *ns);
+static inline uint16_t cmd_io_check_range(const struct ns *ns, uint64_t slba, uint64_t nr_lbas)
+{
+	/* In this order nothing overflows (B063). */
+	if (nr_lbas > ns->nr_lbas || slba > ns->nr_lbas - nr_lbas)
+		return NVME_SC_LBA_RANGE | NVME_STATUS_DNR;
+	return 0;
+}
+
+static inline uint16_t cmd_io_check_writable(const struct ns *ns)
+{
+	return ns->read_only ? NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR : 0;
+}
+
 /* Namespace and range of a command with struct nvme_cmd_rw, into request->io. */
 uint16_t cmd_io_prepare_rw(struct request *request, enum backend_op op);
 /* ... which moves as much data, within MDTS. */

@@ -157,7 +157,9 @@ static void request_free(struct request *request)
 	share_buf_put(conn->share, &request->claim, request->buf);
 	request->buf = NULL;
 	request->bytes = NULL;
-	request_set_ns(request, NULL);
+	if (request->ns)
+		reactor_ns_put(request->ns);
+	request->ns = NULL;
 	request_step(request, REQUEST_FREE);
 	slots_put(&conn->slots, request->index);
 	conn->nr_out--;
@@ -249,8 +251,8 @@ static uint16_t request_check(struct request *request)
 
 static void request_run(struct request *request)
 {
-	if (request->direction == REQUEST_TO_HOST && request->data_len &&
-		!request->command->fills_all)
+	if (request->direction == REQUEST_TO_HOST && unlikely(!request->command->fills_all) &&
+		request->data_len)
 		memset(request->bytes, 0, request->data_len);
 	request->command->run(request);
 }
@@ -533,22 +535,35 @@ void request_complete(struct request *request, uint16_t status)
 	conn->ops->reply(request);
 }
 
+static out_of_line void request_start_gated(struct request *request)
+{
+	struct reactor_ns *ns = request->ns;
+
+	if (range_lock_holds_back(request))
+		return;
+	list_push_back(&ns->out, &request->node);
+	ns->queue->ops->submit(ns->queue, &request->io);
+}
+
+/* In EXEC: the I/O begins, unless it meets a locked range. */
+static inline_always void request_start_io(struct request *request)
+{
+	struct reactor_ns *ns = request->ns;
+
+	if (unlikely(ns->gate)) {
+		request_start_gated(request);
+		return;
+	}
+	list_push_back(&ns->out, &request->node);
+	ns->queue->ops->submit(ns->queue, &request->io);
+}
+
 void request_submit(
 	struct request *request, void (*done)(struct done *done, int res, unsigned flags))
 {
 	request_step(request, REQUEST_EXEC);
 	request->io.done.fn = done;
 	request_start_io(request);
-}
-
-void request_start_io(struct request *request)
-{
-	struct reactor_ns *ns = request->ns;
-
-	if (unlikely(ns->gate) && range_lock_holds_back(request))
-		return;
-	list_push_back(&ns->out, &request->node);
-	ns->queue->ops->submit(ns->queue, &request->io);
 }
 
 void request_resume_io(struct request *request)

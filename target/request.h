@@ -122,9 +122,8 @@ bool request_executed(struct request *request) must_check;
 
 /* When the host must have done its part of a request in PULL or REPLY. */
 uint64_t request_deadline_ns(const struct request *request);
-/* In EXEC: the I/O begins, unless it meets a locked range. */
-void request_start_io(struct request *request);
-/* ... again, after it has been held back; it may be that nobody wants it any more. */
+/* In EXEC: an I/O that a locked range has held back begins; it may be that nobody wants it any
+ * more. */
 void request_resume_io(struct request *request);
 
 void request_set_buffer(struct request *request, struct buf *buf);
