@@ -107,9 +107,9 @@ struct discovery_walk {
 	uint8_t lsp;
 	void (*take)(struct discovery_walk *walk); /* ENTRY; NULL: they are counted only */
 	uint64_t nr;				   /* before ENTRY */
-	struct nvme_disc_ext_entry entry;
 	const struct log_window *window;
 	uint64_t digest;
+	struct nvme_disc_ext_entry entry; /* without attributes */
 };
 
 static size_t discovery_entry_size(const struct discovery_walk *walk)
