@@ -160,6 +160,8 @@ struct nvme_cmd_reservation_report {
 };
 static_assert(sizeof(struct nvme_cmd_reservation_report) == 24);
 
+#define NVME_RESERVATION_REPORT_EDS 0x1
+
 struct nvme_cmd {
 	uint8_t opcode;
 	uint8_t flags;
@@ -470,6 +472,8 @@ enum nvme_feature_id {
 #define NVME_AEC_FW	   0x00000200u
 #define NVME_AEC_ANA	   0x00000800u
 #define NVME_AEC_DISCOVERY 0x80000000u
+
+#define NVME_RESERVATION_PTPL 0x1u /* Reservation Persistence */
 
 #define NVME_HOST_ID_EXHID 0x1u /* 128 bits; the only form on fabrics */
 

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The text of a stored reservation: a line with its checksum, then JSON.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/nvme/crc32c.h"
+#include "target/control_json.h"
+#include "target/reservation.h"
+#include "target/reservation_store.h"
+
+#define RESERVATION_TEXT_VERSION 1
+#define RESERVATION_TEXT_HEAD	 "haul-reservation %u %zu %08" PRIx32 "\n"
+/* The longest head; and of what a host's identifier is written in. */
+#define RESERVATION_HEAD_BYTES	 80
+#define RESERVATION_HOST_TEXT	 (2 * RESERVATION_HOST_BYTES + 1)
+#define RESERVATION_KEY_TEXT	 (2 + 16 + 1)
+#define RESERVATION_JSON_DEPTH	 8
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+static void reservation_text_host(
+	struct json_object *json, const char *key, const uint8_t host[RESERVATION_HOST_BYTES])
+{
+	char text[RESERVATION_HOST_TEXT];
+
+	for (unsigned i = 0; i < RESERVATION_HOST_BYTES; i++)
+		snprintf(text + 2 * i, 3, "%02x", host[i]);
+	control_json_text(json, key, text);
+}
+
+static struct json_object *reservation_text_json(
+	const struct nvme_uuid *uuid, const struct reservation *state)
+{
+	struct json_object *json = json_object_new_object();
+	struct json_object *list;
+	char text[NVME_UUID_TEXT];
+
+	nvme_uuid_format(uuid, text);
+	control_json_text(json, "uuid", text);
+	control_json_number(json, "generation", state->generation);
+	control_json_number(json, "type", state->type);
+	reservation_text_host(json, "holder", state->holder);
+	list = control_json_list(json, "registrants");
+	for (uint32_t i = 0; i < state->nr; i++) {
+		struct json_object *entry = control_json_entry(list);
+		char key[RESERVATION_KEY_TEXT];
+
+		snprintf(key, sizeof(key), "0x%016" PRIx64, state->registrants[i].key);
+		reservation_text_host(entry, "host", state->registrants[i].host);
+		control_json_text(entry, "key", key);
+	}
+	return json;
+}
+
+/* What a lack of memory has left out is found here, before it replaces anything. */
+static int reservation_text_check(const struct nvme_uuid *uuid, const struct reservation *state,
+	const char *text, size_t length)
+{
+	struct reservation *again = NULL;
+	const char *fault;
+	int error = reservation_store_parse(uuid, text, length, &again, &fault);
+
+	if (error)
+		return -ENOMEM;
+	error = again->nr == state->nr && again->type == state->type ? 0 : -ENOMEM;
+	free(again);
+	return error;
+}
+
+int reservation_store_format(const struct nvme_uuid *uuid, const struct reservation *state,
+	char **ret, size_t *ret_length)
+{
+	struct json_object *json = reservation_text_json(uuid, state);
+	const char *body =
+		json ? json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY) : NULL;
+	size_t length = body ? strlen(body) : 0;
+	char *text = NULL;
+	int error = -ENOMEM;
+
+	if (body && asprintf(&text, RESERVATION_TEXT_HEAD "%s\n", RESERVATION_TEXT_VERSION,
+			    length + 1, (uint32_t)0, body) > 0) {
+		char *start = strchr(text, '\n') + 1;
+		char head[RESERVATION_HEAD_BYTES];
+
+		/* As long as with zeros. */
+		snprintf(head, sizeof(head), RESERVATION_TEXT_HEAD, RESERVATION_TEXT_VERSION,
+			length + 1, nvme_crc32c(0, start, length + 1));
+		memcpy(text, head, strlen(head));
+		error = reservation_text_check(uuid, state, text, strlen(text));
+	}
+	json_object_put(json);
+	if (error) {
+		free(text);
+		return error;
+	}
+	*ret = text;
+	*ret_length = strlen(text);
+	return 0;
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+/* The JSON behind the head; NULL and what is wrong. */
+static const char *reservation_text_body(const char *text, size_t length, const char **ret_fault)
+{
+	const char *end = memchr(text, '\n', min_of(length, (size_t)RESERVATION_HEAD_BYTES));
+	char head[RESERVATION_HEAD_BYTES + 1] = "", again[sizeof(head)];
+	unsigned version;
+	size_t rest;
+	uint32_t crc;
+
+	*ret_fault = "its first line is not that of a reservation";
+	if (!end)
+		return NULL;
+	memcpy(head, text, (size_t)(end - text) + 1);
+	if (sscanf(head, "haul-reservation %u %zu %" SCNx32, &version, &rest, &crc) != 3)
+		return NULL;
+	/* Written in one way only. */
+	snprintf(again, sizeof(again), RESERVATION_TEXT_HEAD, version, rest, crc);
+	if (strcmp(again, head))
+		return NULL;
+	*ret_fault = "its version is not known: a newer hauld has written it";
+	if (version != RESERVATION_TEXT_VERSION)
+		return NULL;
+	end++;
+	*ret_fault = "it is cut short, or longer than it says";
+	if (rest != length - (size_t)(end - text))
+		return NULL;
+	*ret_fault = "its checksum is wrong";
+	return nvme_crc32c(0, end, rest) == crc ? end : NULL;
+}
+
+static const char *reservation_text_string(struct json_object *json, const char *key)
+{
+	struct json_object *value = json_object_object_get(json, key);
+
+	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
+}
+
+static bool reservation_text_number(
+	struct json_object *json, const char *key, uint64_t max, uint64_t *ret)
+{
+	struct json_object *value = json_object_object_get(json, key);
+
+	if (!json_object_is_type(value, json_type_int) || json_object_get_int64(value) < 0)
+		return false;
+	*ret = json_object_get_uint64(value);
+	return *ret <= max;
+}
+
+static bool reservation_text_get_host(
+	struct json_object *json, const char *key, uint8_t ret[RESERVATION_HOST_BYTES])
+{
+	const char *text = reservation_text_string(json, key);
+
+	if (strlen(text) != RESERVATION_HOST_TEXT - 1 ||
+		strspn(text, "0123456789abcdef") != RESERVATION_HOST_TEXT - 1)
+		return false;
+	for (unsigned i = 0; i < RESERVATION_HOST_BYTES; i++) {
+		const char pair[3] = {text[2 * i], text[2 * i + 1]};
+
+		ret[i] = (uint8_t)strtoul(pair, NULL, 16);
+	}
+	return true;
+}
+
+static bool reservation_text_registrant(struct json_object *json, struct reservation *state)
+{
+	const char *key = reservation_text_string(json, "key");
+	uint8_t host[RESERVATION_HOST_BYTES];
+
+	if (strlen(key) != RESERVATION_KEY_TEXT - 1 || strncmp(key, "0x", 2) ||
+		strspn(key + 2, "0123456789abcdef") != 16)
+		return false;
+	return reservation_text_get_host(json, "host", host) &&
+	       reservation_add(state, host, strtoull(key, NULL, 16));
+}
+
+/* NULL: it is one that the rules allow. */
+static const char *reservation_text_fill(
+	struct json_object *json, const struct nvme_uuid *uuid, struct reservation *state)
+{
+	struct json_object *list = json_object_object_get(json, "registrants");
+	uint64_t generation, type;
+	struct nvme_uuid own;
+
+	if (nvme_uuid_parse(reservation_text_string(json, "uuid"), &own) ||
+		memcmp(&own, uuid, sizeof(own)))
+		return "it is another namespace's";
+	if (!reservation_text_number(json, "generation", UINT32_MAX, &generation) ||
+		!reservation_text_number(
+			json, "type", NVME_RESERVATION_EXCLUSIVE_ACCESS_ALL, &type) ||
+		!reservation_text_get_host(json, "holder", state->holder))
+		return "generation, type or holder is wrong";
+	for (size_t i = 0; i < state->room; i++)
+		if (!reservation_text_registrant(json_object_array_get_idx(list, i), state))
+			return "a registrant is wrong, or there twice";
+	state->generation = (uint32_t)generation;
+	state->type = (enum nvme_reservation_type)type;
+	state->ptpl = true;
+	if (state->type && !state->nr)
+		return "nobody is registered who could hold it";
+	if (state->type && !reservation_is_shared(state) && !reservation_find(state, state->holder))
+		return "its holder is not registered";
+	return NULL;
+}
+
+static struct json_object *reservation_text_parse_json(const char *text, size_t length)
+{
+	struct json_tokener *tokener = json_tokener_new_ex(RESERVATION_JSON_DEPTH);
+	struct json_object *json;
+
+	if (!tokener)
+		return NULL;
+	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	json = json_tokener_parse_ex(tokener, text, (int)length);
+	json_tokener_free(tokener);
+	return json;
+}
+
+int reservation_store_parse(const struct nvme_uuid *uuid, const char *text, size_t length,
+	struct reservation **ret, const char **ret_fault)
+{
+	const char *body = reservation_text_body(text, length, ret_fault);
+	struct json_object *json, *list;
+	struct reservation *state = NULL;
+
+	if (!body)
+		return -EBADMSG;
+	json = reservation_text_parse_json(body, length - (size_t)(body - text));
+	list = json_object_object_get(json, "registrants");
+	*ret_fault = "it is not the JSON of a reservation";
+	if (json_object_is_type(list, json_type_array)) {
+		state = reservation_create(json_object_array_length(list));
+		*ret_fault = state ? reservation_text_fill(json, uuid, state) : NULL;
+	}
+	json_object_put(json);
+	if (*ret_fault) {
+		free(state);
+		return -EBADMSG;
+	}
+	*ret = state;
+	return state ? 0 : -ENOMEM;
+}
