@@ -28,6 +28,7 @@ struct cmd {
 	/* Data from the host is at request->bytes, or room for data_len zeroed bytes (unless
 	 * fills_all) is there. In CORE. Ends in request_complete(), now or later. */
 	void (*run)(struct request *request);
+	uint8_t access; /* enum reservation_access: what a reservation may forbid */
 	uint8_t counts; /* enum ns_counts, as a success with this NLB */
 	/* Of a command made of several I/Os, while one is with the backend: it is not the last, and
 	 * the command ends when it fails. NULL: there is but one. */

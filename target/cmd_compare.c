@@ -101,6 +101,7 @@ const struct cmd cmd_compare = {
 	.direction = REQUEST_FROM_HOST,
 	.prepare = cmd_compare_prepare,
 	.run = cmd_compare_run,
+	.access = RESERVATION_READ,
 	.counts = NS_COUNT_READ,
 	.more_parts = cmd_compare_more,
 };

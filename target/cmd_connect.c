@@ -151,6 +151,7 @@ void cmd_connect_run(struct request *request)
 	}
 	conn->subsys = subsys;
 	conn->qid = le16_get(request->cmd.connect.qid);
+	memcpy(conn->hostid, data->hostid, sizeof(conn->hostid));
 	if (conn->qid) {
 		member_join(request, le16_get(data->cntlid));
 		return;

@@ -214,6 +214,7 @@ const struct cmd cmd_copy = {
 	.direction = REQUEST_FROM_HOST,
 	.prepare = cmd_copy_prepare,
 	.run = cmd_copy_run,
+	.access = RESERVATION_WRITE,
 	.more_parts = cmd_copy_more_parts,
 	.effects = NVME_EFFECTS_LBCC,
 };

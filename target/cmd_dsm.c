@@ -90,6 +90,7 @@ const struct cmd cmd_dsm = {
 	.prepare = cmd_dsm_prepare,
 	.max_len = NVME_DSM_MAX_RANGES * sizeof(struct nvme_dsm_range),
 	.run = cmd_dsm_run,
+	.access = RESERVATION_WRITE,
 	.more_parts = cmd_dsm_more,
 	.effects = NVME_EFFECTS_LBCC,
 };

@@ -7,8 +7,10 @@
 #include <errno.h>
 
 #include "proto/nvme/log.h"
+#include "target/cmd_reservation.h"
 #include "target/conn.h"
 #include "target/reactor_ns.h"
+#include "target/reservation_visit.h"
 
 uint16_t cmd_io_find_ns(struct request *request)
 {
@@ -173,10 +175,27 @@ static bool cmd_flush_more(const struct request *request)
 	return request->nr_parts && request->nr_parts < request->conn->subsys->ns_limit;
 }
 
+/* NVMe base 2.0 7.1: no namespace is flushed when one of them is reserved. */
+static uint16_t cmd_flush_check_all(const struct request *request)
+{
+	const struct subsys *subsys = request->conn->subsys;
+	uint16_t status = 0;
+
+	for (uint32_t nsid = 1; nsid < subsys->ns_limit && !status; nsid++)
+		if (subsys->ns[nsid])
+			status = reservation_check_ns(
+				request, reactor_ns_find(request->conn->reactor, subsys, nsid));
+	return status;
+}
+
 static void cmd_flush_run(struct request *request)
 {
+	uint16_t status = request->ns ? 0 : cmd_flush_check_all(request);
+
 	request->io.op = BACKEND_FLUSH;
-	if (request->ns)
+	if (status)
+		request_complete(request, status);
+	else if (request->ns)
 		request_submit(request, cmd_io_done);
 	else if (!cmd_flush_next(request, cmd_flush_done))
 		request_complete(request, 0);
@@ -189,6 +208,7 @@ static const struct cmd cmd_read = {
 	.direction = REQUEST_TO_HOST,
 	.prepare = cmd_read_prepare,
 	.run = cmd_read_run,
+	.access = RESERVATION_READ,
 	.fills_all = true,
 	.counts = NS_COUNT_READ,
 };
@@ -198,6 +218,7 @@ static const struct cmd cmd_write = {
 	.direction = REQUEST_FROM_HOST,
 	.prepare = cmd_write_prepare,
 	.run = cmd_transfer_run,
+	.access = RESERVATION_WRITE,
 	.counts = NS_COUNT_WRITE,
 	.effects = NVME_EFFECTS_LBCC,
 };
@@ -206,6 +227,7 @@ static const struct cmd cmd_flush = {
 	.name = "Flush",
 	.prepare = cmd_flush_prepare,
 	.run = cmd_flush_run,
+	.access = RESERVATION_WRITE,
 	.more_parts = cmd_flush_more,
 };
 
@@ -213,6 +235,7 @@ static const struct cmd cmd_write_zeroes = {
 	.name = "Write Zeroes",
 	.prepare = cmd_write_zeroes_prepare,
 	.run = cmd_write_zeroes_run,
+	.access = RESERVATION_WRITE,
 	.effects = NVME_EFFECTS_LBCC,
 };
 
@@ -227,6 +250,10 @@ const struct cmd *cmd_io_find(uint8_t opcode)
 		[NVME_OPC_DSM] = &cmd_dsm,
 		[NVME_OPC_VERIFY] = &cmd_verify,
 		[NVME_OPC_COPY] = &cmd_copy,
+		[NVME_OPC_RESERVATION_REGISTER] = &cmd_reservation_register,
+		[NVME_OPC_RESERVATION_REPORT] = &cmd_reservation_report,
+		[NVME_OPC_RESERVATION_ACQUIRE] = &cmd_reservation_acquire,
+		[NVME_OPC_RESERVATION_RELEASE] = &cmd_reservation_release,
 	};
 
 	return opcode < ARRAY_SIZE(table) ? table[opcode] : NULL;

@@ -6,6 +6,7 @@
 #define HAUL_TARGET_CMD_IO_H
 
 #include "target/cmd.h"
+#include "target/reservation.h"
 #include "target/subsys.h"
 
 /* Checks for PREPARE: a status, 0 when all is well. */

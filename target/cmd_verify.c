@@ -57,6 +57,7 @@ const struct cmd cmd_verify = {
 	.name = "Verify",
 	.prepare = cmd_verify_prepare,
 	.run = cmd_verify_run,
+	.access = RESERVATION_READ,
 	.counts = NS_COUNT_VERIFY,
 	.more_parts = cmd_verify_more,
 };

@@ -55,6 +55,7 @@ struct config_file {
 	char *engine;
 	char *memory;
 	char *control;
+	char *state;
 	uint32_t *spin_us;
 	uint32_t patience_s;
 };
@@ -112,6 +113,8 @@ static const cyaml_schema_field_t config_fields[] = {
 		struct config_file, memory, 1, 64),
 	CYAML_FIELD_STRING_PTR("control", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
 		struct config_file, control, 1, 4096),
+	CYAML_FIELD_STRING_PTR("state", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_file, state, 1, 4096),
 	CYAML_FIELD_UINT_PTR(
 		"spin_us", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_file, spin_us),
 	CYAML_FIELD_UINT("patience_s", CYAML_FLAG_OPTIONAL, struct config_file, patience_s),
@@ -189,6 +192,12 @@ static int config_settings(struct config_source *source, const struct config_fil
 			sizeof(settings->control) - 1);
 	if (config->control)
 		snprintf(settings->control, sizeof(settings->control), "%s", config->control);
+	if (config->state && strlen(config->state) >= sizeof(settings->state))
+		return config_source_wrong(source, "state",
+			"it is too long: at most %zu bytes are possible",
+			sizeof(settings->state) - 1);
+	if (config->state)
+		snprintf(settings->state, sizeof(settings->state), "%s", config->state);
 	if (config->spin_us) {
 		if (*config->spin_us > 1000000)
 			return config_source_wrong(source, "spin_us",

@@ -255,6 +255,7 @@ static const struct config_hint config_hints[] = {
 	{"spin_us", "a number from 0 to 1000000 is"},
 	{"patience_s", "a number from 1 to 3600 is"},
 	{"control", "the path of a socket, or none, is"},
+	{"state", "the path of a directory, or none, is"},
 	{"subsystems", "a list with 'nqn', 'allow' and 'namespaces' each is"},
 	{"nqn", "a name such as nqn.2024-01.com.example:disks is"},
 	{"serial", "at most 20 ASCII characters are"},
@@ -285,8 +286,8 @@ static const char *config_known_keys(const char *container)
 		return "nqn, serial, allow and namespaces";
 	if (!strcmp(container, "namespaces"))
 		return "path, ram, null, nsid, uuid, readonly and block";
-	return "listen, referrals, subsystems, threads, engine, memory, spin_us, patience_s and "
-	       "control";
+	return "listen, referrals, subsystems, threads, engine, memory, spin_us, patience_s, "
+	       "control and state";
 }
 
 /* libcyaml's line is that of what comes before an unknown key: the first such key from there on. */

@@ -84,6 +84,7 @@ struct conn {
 	bool connected; /* Connect has succeeded */
 	uint16_t qid;
 	uint16_t cntlid;
+	uint8_t hostid[16]; /* of Connect */
 	const struct subsys *subsys;
 	struct conn_member member;
 	struct list held;	     /* requests in HELD */

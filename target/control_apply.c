@@ -80,6 +80,8 @@ static void apply_compare_settings(struct apply *apply, const struct target_sett
 	}
 	if (strcmp(file->control, running->control))
 		apply_note(apply, "control");
+	if (strcmp(file->state, running->state))
+		apply_note(apply, "state");
 }
 
 static int apply_load(struct apply *apply, struct catalog *catalog)

@@ -21,6 +21,7 @@
 #include "target/member.h"
 #include "target/port.h"
 #include "target/reactor.h"
+#include "target/reservation_log.h"
 #include "target/subsys.h"
 #include "target/target.h"
 
@@ -176,6 +177,7 @@ static void ctrl_reset(struct ctrl *ctrl)
 	event_reset(ctrl);
 	error_log_reset(ctrl);
 	ana_log_reset(ctrl);
+	reservation_log_reset(ctrl);
 	member_expel_all(ctrl);
 }
 
@@ -306,6 +308,7 @@ void ctrl_try_free(struct ctrl *ctrl)
 	ctrl->share->nr_ctrls--;
 	share_put(ctrl->share);
 	error_log_free(ctrl);
+	reservation_log_reset(ctrl);
 	free(ctrl);
 }
 

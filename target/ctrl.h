@@ -21,6 +21,7 @@
 
 struct catalog;
 struct error_log;
+struct reservation_log;
 struct reactor;
 struct subsys;
 
@@ -94,9 +95,10 @@ struct ctrl {
 	struct events events;
 	struct changed_ns changed_ns;
 	struct ana_counts ana_counts;
-	struct error_log *errors; /* NULL before the first */
-	uint32_t announce;	  /* NVME_AEC_* of what the catalog has changed: ctrl_announce() */
-	uint32_t nr_aborts;	  /* out */
+	struct error_log *errors;		 /* NULL before the first */
+	struct reservation_log *reservation_log; /* likewise */
+	uint32_t announce;  /* NVME_AEC_* of what the catalog has changed: ctrl_announce() */
+	uint32_t nr_aborts; /* out */
 	uint32_t nr_members;
 	uint32_t nr_waiting;
 	struct loop_timer replace;

@@ -7,10 +7,11 @@
 #include <string.h>
 
 #include "proto/nvme/log.h"
-#include "target/cmd.h"
+#include "target/cmd_reservation.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/event.h"
+#include "target/reservation_log.h"
 #include "target/smart.h"
 #include "target/subsys.h"
 
@@ -248,6 +249,19 @@ static void feature_error_recovery_set(struct request *request)
 	request_complete(request, value ? NVME_SC_FEATURE_NOT_CHANGEABLE | NVME_STATUS_DNR : 0);
 }
 
+/* Reservation Notification Mask (5.27.1.26): of this controller and a namespace. */
+static uint32_t feature_reservation_mask_get(const struct request *request, uint32_t nsid)
+{
+	return reservation_mask_get(request->conn->member.ctrl, nsid);
+}
+
+static void feature_reservation_mask_set(struct request *request)
+{
+	request_complete(request,
+		reservation_mask_set(request->conn->member.ctrl, le32_get(request->cmd.nsid),
+			le32_get(request->cmd.features.cdw11)));
+}
+
 /* --- the table ------------------------------------------------------------------------------- */
 
 static const struct feature feature_table[] = {
@@ -281,6 +295,12 @@ static const struct feature feature_table[] = {
 	{.fid = NVME_FEAT_IO_COMMAND_SET_PROFILE,
 		.get = feature_profile_get,
 		.set = feature_profile_set},
+	{.fid = NVME_FEAT_RESERVATION_NOTIFICATION_MASK,
+		.get_ns = feature_reservation_mask_get,
+		.set_ns = feature_reservation_mask_set},
+	{.fid = NVME_FEAT_RESERVATION_PERSISTENCE,
+		.get_ns = cmd_persistence_get,
+		.set_ns = cmd_persistence_set},
 	{.fid = NVME_FEAT_HOST_ID,
 		.constant = true,
 		.length = sizeof(((struct ctrl *)NULL)->hostid),

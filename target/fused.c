@@ -11,6 +11,7 @@
 #include "target/range_lock.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
+#include "target/reservation_visit.h"
 #include "target/target.h"
 
 /* In the first's buffer, behind the data of all. */
@@ -319,6 +320,12 @@ static uint16_t fused_write_prepare(struct request *request)
 	return cmd_io_prepare_transfer(request, BACKEND_WRITE);
 }
 
+/* It was allowed when its own data had come. */
+static uint16_t fused_check_again(const struct request *held)
+{
+	return held->ns->gate & REACTOR_NS_RESERVED ? reservation_check(held) : 0;
+}
+
 /* It has its data; the other one perhaps. */
 static void fused_run(struct request *request)
 {
@@ -330,6 +337,9 @@ static void fused_run(struct request *request)
 	} else if (!other || other->state != REQUEST_HELD) {
 		request_hand_to(request, REQUEST_HELD);
 		list_push_back(&request->conn->held, &request->node);
+	} else if (fused_check_again(other)) {
+		fused_fail(other, fused_check_again(other));
+		request_complete(request, NVME_SC_ABORT_FUSED_FAILED);
 	} else {
 		request_unlist(other);
 		request_hand_to(other, REQUEST_CORE);
@@ -341,6 +351,7 @@ static const struct cmd fused_compare = {
 	.name = "Compare, fused",
 	.direction = REQUEST_FROM_HOST,
 	.fuse = NVME_CMD_FUSE_FIRST,
+	.access = RESERVATION_READ,
 	.counts = NS_COUNT_READ,
 	.prepare = fused_compare_prepare,
 	.run = fused_run,
@@ -350,6 +361,7 @@ static const struct cmd fused_write = {
 	.name = "Write, fused",
 	.direction = REQUEST_FROM_HOST,
 	.fuse = NVME_CMD_FUSE_SECOND,
+	.access = RESERVATION_WRITE,
 	.counts = NS_COUNT_WRITE,
 	.prepare = fused_write_prepare,
 	.run = fused_run,

@@ -88,7 +88,8 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	id->cctemp = le16(SMART_CCTEMP);
 	id->nn = le32(SUBSYS_MAX_NSID);
 	id->oncs = le16(NVME_ID_ONCS_COMPARE | NVME_ID_ONCS_DSM | NVME_ID_ONCS_WRITE_ZEROES |
-			NVME_ID_ONCS_FEATURES_SAVE | NVME_ID_ONCS_VERIFY | NVME_ID_ONCS_COPY);
+			NVME_ID_ONCS_FEATURES_SAVE | NVME_ID_ONCS_RESERVATIONS |
+			NVME_ID_ONCS_VERIFY | NVME_ID_ONCS_COPY);
 	id->ocfs = le16(NVME_ID_OCFS_FORMAT_0);
 	id->fuses = le16(NVME_ID_FUSES_COMPARE_WRITE);
 	/* AWUN, AWUPF: 0, a block. A pair may be as long in blocks of any size. */
@@ -127,6 +128,12 @@ static void identify_ns_copy(const struct ns *ns, struct nvme_id_ns *id)
 	id->msrc = COPY_MAX_RANGES - 1;
 }
 
+static uint8_t identify_rescap(const struct ns *ns)
+{
+	return NVME_ID_RESCAP_TYPES | NVME_ID_RESCAP_IEKEY |
+	       (ns->may_persist ? NVME_ID_RESCAP_PTPL : 0);
+}
+
 /* NVM command set 1.0 2.1.1: how much is used is not known where it cannot be reached. */
 static void identify_ns_ana(const struct ctrl *ctrl, const struct ns *ns, struct nvme_id_ns *id)
 {
@@ -145,6 +152,7 @@ static uint16_t identify_ns(const struct ctrl *ctrl, const struct ns *ns, struct
 
 	id->nsze = id->ncap = id->nuse = le64(ns->nr_lbas);
 	id->nmic = NVME_ID_NMIC_SHARED;
+	id->rescap = identify_rescap(ns);
 	id->dlfeat =
 		NVME_ID_DLFEAT_DEAC | (geometry->discard_zeroes ? NVME_ID_DLFEAT_READ_ZEROES : 0);
 	id->nvmcap = le128(ns->nr_lbas << ns->lba_shift);
@@ -184,6 +192,7 @@ static uint16_t identify_ns_descs(const struct ns *ns, void *page)
 static uint16_t identify_ns_independent(const struct ns *ns, struct nvme_id_ns_independent *id)
 {
 	id->nmic = NVME_ID_NMIC_SHARED;
+	id->rescap = identify_rescap(ns);
 	id->nsattr = ns->read_only ? NVME_ID_NSATTR_WRITE_PROTECTED : 0;
 	id->anagrpid = le32(ns->ana_group);
 	id->nstat = NVME_ID_NSTAT_READY;

@@ -17,6 +17,7 @@
 #include "target/discovery.h"
 #include "target/error_log.h"
 #include "target/event.h"
+#include "target/reservation_log.h"
 #include "target/smart.h"
 #include "target/subsys.h"
 
@@ -155,6 +156,11 @@ static const struct log_page log_page_table[] = {
 		.check = discovery_log_check,
 		.length = discovery_log_size,
 		.write = discovery_log_write},
+	{.lid = NVME_LOG_RESERVATION,
+		.io = true,
+		.size = sizeof(struct nvme_log_reservation),
+		.fill = reservation_log_show,
+		.clear = reservation_log_clear},
 };
 
 static const struct log_page *log_page_find(const struct ctrl *ctrl, uint8_t lid)

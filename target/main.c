@@ -38,6 +38,7 @@ enum main_option {
 	MAIN_PATIENCE,
 	MAIN_LOG_LEVEL,
 	MAIN_CONTROL,
+	MAIN_STATE,
 	MAIN_HELP,
 	MAIN_VERSION,
 };
@@ -54,6 +55,7 @@ static const struct option main_options[] = {
 	{"patience-s", required_argument, NULL, MAIN_PATIENCE},
 	{"log-level", required_argument, NULL, MAIN_LOG_LEVEL},
 	{"control", required_argument, NULL, MAIN_CONTROL},
+	{"state", required_argument, NULL, MAIN_STATE},
 	{"help", no_argument, NULL, MAIN_HELP},
 	{"version", no_argument, NULL, MAIN_VERSION},
 	{0},
@@ -80,6 +82,8 @@ static const char main_usage[] =
 	"  --log-level NAME   error, warning, info (default) or debug\n"
 	"  --control PATH     socket for haulctl, or none (default: hauld.sock in\n"
 	"                     $XDG_RUNTIME_DIR or /run/haul)\n"
+	"  --state DIR        where reservations outlive a restart, or none\n"
+	"                     (default: $STATE_DIRECTORY, if set)\n"
 	"  --version, --help\n";
 
 struct main_arguments {
@@ -190,6 +194,17 @@ static int main_control(const char *text, struct target_settings *settings)
 	return 0;
 }
 
+static int main_state(const char *text, struct target_settings *settings)
+{
+	if (!text[0] || strlen(text) >= sizeof(settings->state)) {
+		fprintf(stderr, "hauld: --state %s: not a path of 1 to %zu bytes\n", text,
+			sizeof(settings->state) - 1);
+		return -EINVAL;
+	}
+	snprintf(settings->state, sizeof(settings->state), "%s", text);
+	return 0;
+}
+
 static int main_append(const char **list, unsigned *nr, const char *value)
 {
 	if (*nr >= MAIN_MAX_LIST)
@@ -250,6 +265,8 @@ static int main_take_option(int option, char **argv, struct main_arguments *argu
 		return main_log_level(optarg, &arguments->settings);
 	case MAIN_CONTROL:
 		return main_control(optarg, &arguments->settings);
+	case MAIN_STATE:
+		return main_state(optarg, &arguments->settings);
 	case MAIN_HELP:
 		fputs(main_usage, stdout);
 		return 1;

@@ -13,6 +13,7 @@
 #include "target/ctrl.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
+#include "target/reservation_owner.h"
 #include "target/target.h"
 
 static_assert(PUBLISH_MAX_PARTS == TARGET_MAX_REACTORS);
@@ -308,7 +309,9 @@ void publish_start(struct publish *publish, struct catalog *catalog,
 	publish->why[0] = '\0';
 	publish->failed_port = UINT32_MAX;
 	publish_take_refs(publish);
-	publish_ask_all(publish, publish_attach);
+	publish->error = reservation_adopt(
+		publish->target->reservations, catalog, publish->why, sizeof(publish->why));
+	publish_ask_all(publish, publish->error ? publish_abandon : publish_attach);
 }
 
 void publish_forget(struct publish *publish)

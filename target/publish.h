@@ -4,6 +4,7 @@
  * leaves all as it was, then the change itself, which cannot. One at a time. On the control thread;
  * the steps run on the reactors by messages:
  *
+ *   first    namespaces get the owners of their reservations, which may be read from files
  *   attach   each reactor opens queues for namespaces that are new    -> abandon on failure
  *   listen   the first reactor ends listeners that go, starts those that come    -> undone, too
  *   switch   each reactor: commands see the new catalog
@@ -26,7 +27,7 @@ struct target;
 
 #define PUBLISH_MAX_PARTS 64 /* reactors */
 /* Room for what went wrong, for the user. */
-#define PUBLISH_WHY_BYTES 256
+#define PUBLISH_WHY_BYTES 512
 
 struct publish_part { /* one reactor's part of it */
 	struct loop_message message;

@@ -10,6 +10,7 @@
 #include "proto/nvme/status.h"
 #include "target/catalog.h"
 #include "target/reactor.h"
+#include "target/reservation_visit.h"
 #include "target/target.h"
 
 struct reactor_ns *reactor_ns_find(
@@ -54,6 +55,7 @@ static int reactor_ns_attach_one(void *context, struct subsys *subsys, struct ns
 	here->ns = *ns;
 	list_init(&here->out);
 	list_init(&here->locks);
+	reservation_set_gate(here);
 	error = backend->ops->attach(backend, reactor->loop, &here->queue);
 	if (error) {
 		free(here);
@@ -118,6 +120,7 @@ static int reactor_ns_take_over(void *context, struct subsys *subsys, struct ns 
 	here->gate &= ~REACTOR_NS_ANA;
 	if (ana_restricts(subsys, ns->ana_group))
 		here->gate |= REACTOR_NS_ANA;
+	reservation_set_gate(here);
 	here->generation = reactor->catalog->generation;
 	return 0;
 }

@@ -28,9 +28,11 @@ struct ns_count {
 	uint64_t commands; /* that have succeeded */
 	uint64_t units;	   /* of 512 bytes */
 };
+
 /* Bits of a gate. */
-#define REACTOR_NS_LOCKED 0x1u /* some range is locked */
-#define REACTOR_NS_ANA	  0x2u /* not accessible through every listener: target/ana.h */
+#define REACTOR_NS_LOCKED   0x1u /* some range is locked */
+#define REACTOR_NS_ANA	    0x2u /* not accessible through every listener: target/ana.h */
+#define REACTOR_NS_RESERVED 0x4u /* by a host: target/reservation_visit.h */
 
 struct reactor_ns {
 	struct ns ns; /* a copy of the catalog's */

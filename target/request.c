@@ -17,6 +17,7 @@
 #include "target/range_lock.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
+#include "target/reservation_visit.h"
 #include "target/smart.h"
 
 #define BIT(state) (1u << (state))
@@ -154,6 +155,8 @@ static void request_free(struct request *request)
 	assert(list_empty(&request->node));
 	if (unlikely(request->partner))
 		fused_part(request);
+	if (unlikely(conn->state != CONN_LIVE) && request->awaited_by)
+		reservation_request_over(request);
 	share_buf_put(conn->share, &request->claim, request->buf);
 	request->buf = NULL;
 	request->bytes = NULL;
@@ -249,8 +252,21 @@ static uint16_t request_check(struct request *request)
 
 /* --- data ------------------------------------------------------------------------------------ */
 
+/* A reservation is in its way: it has ended. */
+static bool request_conflicts(struct request *request)
+{
+	uint16_t status = reservation_check(request);
+
+	if (status)
+		request_complete(request, status);
+	return status;
+}
+
 static void request_run(struct request *request)
 {
+	if (unlikely(request->ns && (request->ns->gate & REACTOR_NS_RESERVED)) &&
+		request_conflicts(request))
+		return;
 	if (request->direction == REQUEST_TO_HOST && unlikely(!request->command->fills_all) &&
 		request->data_len)
 		memset(request->bytes, 0, request->data_len);
@@ -510,6 +526,8 @@ void request_complete(struct request *request, uint16_t status)
 
 	if (request->state != REQUEST_CORE)
 		request_step(request, REQUEST_CORE);
+	if (unlikely(request->awaited_by))
+		reservation_request_over(request);
 	if (conn->state != CONN_LIVE) {
 		request_free(request);
 		return;
@@ -601,6 +619,13 @@ void request_unlist(struct request *request)
 	if (request->state == REQUEST_WAIT_BUF && request->command->fuse != NVME_CMD_FUSE_SECOND)
 		share_buf_cancel(&request->claim);
 	list_remove(&request->node);
+}
+
+void request_abort(struct request *request, uint16_t status)
+{
+	assert(request->state == REQUEST_HELD || request->state == REQUEST_WAIT_BUF);
+	request_unlist(request);
+	request_complete(request, status);
 }
 
 bool request_abort_waiting(struct conn *conn, uint16_t cid)

@@ -17,6 +17,7 @@
 struct conn;
 struct cmd;
 struct reactor_ns;
+struct reservation_task;
 
 enum request_state {
 	REQUEST_FREE,	  /* the connection's slots */
@@ -59,9 +60,10 @@ struct request {
 	struct buf *buf;      /* owned here when not NULL */
 	struct nvme_cqe cqe;  /* the response */
 
-	const struct cmd *command; /* row of the command table; NULL: none such */
-	struct reactor_ns *ns;	   /* the namespace of an I/O command: request_set_ns() */
-	uint32_t nr_parts;	   /* of a command made of several I/Os: the next one */
+	const struct cmd *command;	     /* row of the command table; NULL: none such */
+	struct reactor_ns *ns;		     /* the namespace of an I/O command: request_set_ns() */
+	struct reservation_task *awaited_by; /* waits for its end while EXEC; mostly NULL */
+	uint32_t nr_parts;		     /* of a command made of several I/Os: the next one */
 	/* Of an I/O that is to be the last of its command: target/abort.c. */
 	void (*part_done)(struct done *done, int res, unsigned flags);
 	struct share_claim claim; /* of BUF */
@@ -138,6 +140,9 @@ void request_abandon_buffer(struct request *request);
 /* Completes command CID of the connection as aborted if it waits for a buffer; false: it does not.
  */
 bool request_abort_waiting(struct conn *conn, uint16_t cid);
+
+/* Ends a command in WAIT_BUF or HELD with STATUS. */
+void request_abort(struct request *request, uint16_t status);
 
 /* Takes a HELD or WAIT_BUF request back and frees it: the connection is closing. */
 void request_drop(struct request *request);

@@ -38,6 +38,7 @@ void ns_place_put(struct ns_place *place);
 
 #define NS_NGUID_BYTES 16
 #define NS_EUI64_BYTES 8
+struct reservation_owner;
 
 struct ns {
 	uint32_t nsid;
@@ -49,6 +50,9 @@ struct ns {
 	struct nvme_uuid uuid;
 	uint8_t nguid[NS_NGUID_BYTES];
 	uint8_t eui64[NS_EUI64_BYTES];
+	/* Set when its catalog is about to be published. */
+	struct reservation_owner *reservation; /* the control thread's, for the process's life */
+	bool may_persist;		       /* its reservation, through power loss */
 };
 
 struct subsys {

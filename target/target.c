@@ -22,6 +22,7 @@
 #include "target/control.h"
 #include "target/port.h"
 #include "target/reactor.h"
+#include "target/reservation_owner.h"
 
 /* I/O that a disk has not done by then is left behind. */
 #define TARGET_DRAIN_NS	   10000000000ull
@@ -271,6 +272,20 @@ static int target_watch_signals(struct target *target)
 
 /* --- on the control thread: start and end ---------------------------------------------------- */
 
+/* Where reservations are kept: as told, or as systemd says (systemd.exec(5), the first directory).
+ */
+static int target_open_state(struct target *target, char *why, size_t why_size)
+{
+	const char *given = getenv("STATE_DIRECTORY");
+	char *path = target->settings.state;
+
+	if (!path[0] && given && strcspn(given, ":") < sizeof(target->settings.state))
+		snprintf(path, sizeof(target->settings.state), "%.*s", (int)strcspn(given, ":"),
+			given);
+	return reservation_table_create(
+		&target->reservations, strcmp(path, "none") ? path : "", why, why_size);
+}
+
 static int target_start_threads(struct target *target, char *why, size_t why_size)
 {
 	/* Waiting is all it does: the engine that costs least. */
@@ -304,7 +319,9 @@ int target_start(struct target *target, struct catalog *catalog, char *why, size
 	int error;
 
 	target_limit_conns(target);
-	error = target_start_threads(target, why, why_size);
+	error = target_open_state(target, why, why_size);
+	if (!error)
+		error = target_start_threads(target, why, why_size);
 	if (error) {
 		catalog_free(catalog);
 		return error;
@@ -359,6 +376,7 @@ void target_destroy(struct target *target)
 		;
 	change_queue_end(&target->changes);
 	publish_forget(&target->publish);
+	reservation_table_free(target->reservations);
 	loop_destroy(target->loop);
 	if (target->signal_fd >= 0)
 		close(target->signal_fd);

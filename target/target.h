@@ -20,6 +20,7 @@ struct catalog;
 struct control;
 struct port;
 struct reactor;
+struct reservation_table;
 
 #define TARGET_MAX_REACTORS  64
 /* Connections of the process: each is a descriptor and some memory. A host alone may have half. */
@@ -28,6 +29,8 @@ struct reactor;
 #define TARGET_OTHER_FDS     512
 /* sun_path, with its end. */
 #define TARGET_CONTROL_BYTES 108
+/* Path of the state directory. */
+#define TARGET_STATE_BYTES   1024
 
 struct target_settings {
 	uint32_t nr_reactors; /* 0: the CPUs this process may use, at most 8 */
@@ -38,6 +41,7 @@ struct target_settings {
 	enum log_level log_level;
 	char control[TARGET_CONTROL_BYTES]; /* path of the control socket; "": the default, "none"
 					     */
+	char state[TARGET_STATE_BYTES];	    /* "": $STATE_DIRECTORY, or nothing is kept; "none" */
 };
 #define TARGET_SETTINGS_DEFAULT                                                           \
 	{                                                                                 \
@@ -68,6 +72,7 @@ struct target {
 	struct catalog *catalog; /* what counts; empty before the first is published */
 	struct publish publish;	 /* the change that is under way */
 	struct change_queue changes;
+	struct reservation_table *reservations;
 	struct control *control;     /* NULL: none, SIGHUP stops */
 	int publish_error;	     /* of the first one */
 	struct loop_message stop;    /* to the first reactor */

@@ -20,9 +20,9 @@ class Sent:
 class TcpQueue:
     in_capsule = 8192
 
-    def __init__(self, address, subnqn, *, qid=1, depth=32, admin=None):
+    def __init__(self, address, subnqn, *, qid=1, depth=32, admin=None, **who):
         self.own_admin = admin is None
-        self.admin = admin or nvmetcp.Admin(address, subnqn)
+        self.admin = admin or nvmetcp.Admin(address, subnqn, **who)
         self.queue = self.admin.io_queue(qid, sqsize=depth - 1)
         self.out = {}
 
@@ -71,8 +71,8 @@ class RdmaQueue:
     in_capsule = 4096
     NR_REGIONS = 8
 
-    def __init__(self, address, subnqn, *, depth=32):
-        self.pair = nvmerdma.Pair(address, subnqn, depth=depth)
+    def __init__(self, address, subnqn, *, depth=32, **who):
+        self.pair = nvmerdma.Pair(address, subnqn, depth=depth, **who)
         self.out = {}
         self.next_region = 0
 

@@ -105,8 +105,9 @@ class Rdma:
         return cqe
 
     def connect(self, *, subnqn, hostnqn="nqn.2014-08.org.nvmexpress:uuid:"
-                "11111111-2222-3333-4444-555555555555", cntlid=0xFFFF, by_read=False, **kw):
-        data = nvme.connect_data(cntlid=cntlid, subnqn=subnqn, hostnqn=hostnqn)
+                "11111111-2222-3333-4444-555555555555", cntlid=0xFFFF, hostid=bytes(range(1, 17)),
+                by_read=False, **kw):
+        data = nvme.connect_data(hostid=hostid, cntlid=cntlid, subnqn=subnqn, hostnqn=hostnqn)
         cid = self.cid()
         if by_read:
             address, key = self.region(15, 1024, "read")
@@ -130,19 +131,19 @@ class Rdma:
 
 
 class Pair:
-    """An admin queue and one I/O queue of a controller."""
+    """An admin queue and one I/O queue of a controller. WHO: hostnqn and hostid."""
 
-    def __init__(self, address, subnqn, *, depth=32, source="-", receives=128):
+    def __init__(self, address, subnqn, *, depth=32, source="-", receives=128, **who):
         self.admin = Rdma(address, source=source)
         assert self.admin.outcome == "established", self.admin.private
-        cqe = self.admin.connect(subnqn=subnqn, sqsize=31)
+        cqe = self.admin.connect(subnqn=subnqn, sqsize=31, **who)
         assert cqe.status == 0, cqe
         self.cntlid = cqe.dw0 & 0xFFFF
         self.admin.enable()
         self.io = Rdma(address, qid=1, hsqsize=depth - 1, hrqsize=depth, source=source,
                        receives=receives)
         assert self.io.outcome == "established", self.io.private
-        cqe = self.io.connect(subnqn=subnqn, cntlid=self.cntlid, sqsize=depth - 1)
+        cqe = self.io.connect(subnqn=subnqn, cntlid=self.cntlid, sqsize=depth - 1, **who)
         assert cqe.status == 0, cqe
 
     def __enter__(self):

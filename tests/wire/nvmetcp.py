@@ -278,12 +278,14 @@ class Tcp:
 class Admin(Tcp):
     """An admin queue with an enabled controller."""
 
-    def __init__(self, address, subnqn, *, kato=0, enable=True, hostnqn=None, **kw):
+    def __init__(self, address, subnqn, *, kato=0, enable=True, hostnqn=None,
+                 hostid=bytes(range(1, 17)), **kw):
         super().__init__(address, **kw)
         self.address, self.subnqn, self.source = address, subnqn, kw.get("source")
         self.hostnqn = hostnqn or "nqn.2014-08.org.nvmexpress:uuid:" \
             "11111111-2222-3333-4444-555555555555"
-        cqe = self.connect(subnqn=subnqn, hostnqn=self.hostnqn, kato=kato)
+        self.hostid = hostid
+        cqe = self.connect(subnqn=subnqn, hostnqn=self.hostnqn, hostid=hostid, kato=kato)
         assert cqe.status == 0, cqe
         self.cntlid = cqe.dw0 & 0xFFFF
         if enable:
@@ -315,6 +317,7 @@ class Admin(Tcp):
                     ddgst=kw.pop("ddgst", False), source=self.source,
                     rcvbuf=kw.pop("rcvbuf", None))
         cqe = queue.connect(subnqn=self.subnqn, hostnqn=kw.pop("hostnqn", self.hostnqn),
+                            hostid=kw.pop("hostid", self.hostid),
                             cntlid=kw.pop("cntlid", self.cntlid), sqsize=sqsize, **kw)
         assert cqe.status == expect, cqe
         return queue

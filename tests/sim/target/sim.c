@@ -10,10 +10,12 @@
 #include <string.h>
 
 #include "proto/nvme/identify.h"
+#include "target/reservation_owner.h"
 
 #define SIM_SETTLE_TURNS 200
 
 struct nvme_connect_data sim_connect_data;
+const char *sim_state = "";
 
 static struct sim *sim_of_conn(const struct conn *conn)
 {
@@ -355,6 +357,7 @@ struct sim *sim_create(unsigned nr_reactors, uint64_t memory_bytes)
 	struct target_settings settings = TARGET_SETTINGS_DEFAULT;
 	const struct loop_options options = {.engine = LOOP_ENGINE_EPOLL};
 	struct sim *sim = calloc(1, sizeof(*sim));
+	char why[256];
 
 	sim_only = sim;
 	settings.engine = LOOP_ENGINE_EPOLL;
@@ -362,6 +365,9 @@ struct sim *sim_create(unsigned nr_reactors, uint64_t memory_bytes)
 	settings.memory_bytes = memory_bytes * nr_reactors;
 	assert_int_equal(target_init(&sim->target, &settings), 0);
 	assert_int_equal(loop_create(&options, &sim->target.loop), 0);
+	assert_int_equal(
+		reservation_table_create(&sim->target.reservations, sim_state, why, sizeof(why)),
+		0);
 	sim->target.nr_reactors = nr_reactors;
 	list_init(&sim->ios);
 	for (unsigned i = 0; i < nr_reactors; i++)

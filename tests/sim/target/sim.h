@@ -85,6 +85,9 @@ struct sim {
 	unsigned host;		/* 10.0.0.HOST is where new connections come from */
 };
 
+/* The state directory of the next simulation; "": none. */
+extern const char *sim_state;
+
 /* NR_REACTORS reactors; MEMORY_BYTES of pool each; everything automatic. */
 struct sim *sim_create(unsigned nr_reactors, uint64_t memory_bytes);
 /* Closes and drains what is left, and checks that nothing is: no request, buffer, controller. */

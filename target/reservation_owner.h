@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who has the reservations. Of each namespace, known by its UUID, the control thread has the state.
+ * A command that may change it comes there as a message, from a request in EXEC; one after the
+ * other they are decided, stored and brought to all reactors by a round
+ * (target/reservation_visit.h), and only then answered. A reactor reads the state that its last
+ * visit has left.
+ *
+ * A namespace that is taken away and given back with its UUID has its reservation still.
+ */
+#ifndef HAUL_TARGET_RESERVATION_OWNER_H
+#define HAUL_TARGET_RESERVATION_OWNER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/base/list.h"
+#include "proto/base/loop.h"
+#include "proto/nvme/name.h"
+#include "target/publish.h"
+#include "target/reservation.h"
+#include "target/reservation_store.h"
+#include "target/round.h"
+
+struct catalog;
+struct reactor;
+struct request;
+struct target;
+
+#define RESERVATION_BUCKETS 256
+
+struct reservation_table {
+	struct reservation_store store;
+	struct list buckets[RESERVATION_BUCKETS]; /* of struct reservation_owner */
+};
+
+struct reservation_owner {
+	struct list node;
+	struct reservation_table *table;
+	struct nvme_uuid uuid;
+	struct reservation *state; /* the control thread's; what it points to is constant */
+	struct list waiting;	   /* commands, the first is being done */
+	/* Each reactor's own: the state that counts there. */
+	const struct reservation *seen[PUBLISH_MAX_PARTS];
+};
+
+/* A controller of a host, for the report. */
+struct reservation_ctrl {
+	uint8_t host[RESERVATION_HOST_BYTES];
+	uint16_t cntlid;
+};
+
+struct reservation_task {
+	struct reservation_owner *owner;
+	struct request *request; /* in EXEC */
+	struct reactor *home;	 /* its reactor */
+	struct reservation_command command;
+	bool report;	  /* instead of COMMAND: request->bytes is filled in */
+	bool may_persist; /* the namespace */
+	/* At home again, the request not taken back. */
+	void (*done)(struct request *request, uint16_t status);
+
+	/* The owner's and, while it is visited, a reactor's. */
+	struct list node; /* owner->waiting */
+	struct loop_message message;
+	struct round round;
+	uint16_t status;
+	struct reservation *before, *after;
+	struct reservation_effect effect;
+	uint32_t nr_awaited;		/* requests of the reactor that must be over */
+	struct reservation_ctrl *ctrls; /* for the report */
+	uint32_t nr_ctrls, room;
+};
+
+/* --- on the control thread ------------------------------------------------------------------- */
+
+/* PATH as for reservation_store_open(). */
+int reservation_table_create(
+	struct reservation_table **ret, const char *path, char *why, size_t why_size) must_check;
+/* NULL is good. No reactor is left. */
+void reservation_table_free(struct reservation_table *table);
+
+/* Gives each namespace of CATALOG, which is about to be published, its owner; reads what is stored
+ * of those that are new. */
+int reservation_adopt(struct reservation_table *table, const struct catalog *catalog, char *why,
+	size_t why_size) must_check;
+
+/* --- on a reactor ---------------------------------------------------------------------------- */
+
+/* A task for REQUEST (CORE, with its namespace) that is given to the owner by
+ * reservation_task_send(); NULL: no memory. */
+struct reservation_task *reservation_task_create(struct request *request);
+void reservation_task_send(struct reservation_task *task);
+
+#endif
