@@ -45,6 +45,12 @@ struct backend_io {
 	struct backend_queue *queue;
 };
 
+static inline bool backend_io_changes(const struct backend_io *io)
+{
+	return io->op == BACKEND_WRITE || io->op == BACKEND_DISCARD ||
+	       io->op == BACKEND_WRITE_ZEROES;
+}
+
 struct backend_geometry {
 	uint64_t size_bytes;	/* the control thread's, for it may change */
 	uint32_t block_bytes;	/* 512 or 4096 */

@@ -12,6 +12,7 @@
 #include "proto/nvme/fabrics.h"
 #include "target/ns_identity.h"
 #include "target/port.h"
+#include "target/write_protect.h"
 
 /* Places taken, of all catalogs that come from one another. */
 struct catalog_places {
@@ -394,7 +395,7 @@ static void catalog_describe_ns(
 
 	ns->nsid = nsid;
 	ns->place = place;
-	ns->read_only = options->read_only || geometry->read_only;
+	ns->read_only = ns->always_read_only = options->read_only || geometry->read_only;
 	ns->ana_group = (uint8_t)(options->ana_group ? options->ana_group : ANA_DEFAULT_GROUP);
 	ns->lba_shift = (uint8_t)__builtin_ctz(geometry->block_bytes);
 	ns->nr_lbas = geometry->size_bytes >> ns->lba_shift;
@@ -479,9 +480,13 @@ int catalog_add_ns(struct catalog *catalog, struct subsys *subsys, const struct 
 	if (error)
 		return error;
 	same = catalog_same_ns(catalog, subsys, nsid, options);
-	if (same && !catalog_check_path(catalog, options->path, why, why_size))
-		return catalog_put_ns(
+	if (same && !catalog_check_path(catalog, options->path, why, why_size)) {
+		error = catalog_put_ns(
 			subsys, nsid, options, ns_place_get(same->place), why, why_size);
+		if (!error)
+			write_protect_take_over(subsys->ns[nsid], same);
+		return error;
+	}
 	error = catalog_open(catalog, options, &backend, why, why_size);
 	if (error)
 		return error;

@@ -46,8 +46,10 @@ uint16_t cmd_io_prepare_rw(struct request *request, enum backend_op op)
 
 uint16_t cmd_io_status(struct backend_io *io, int res)
 {
-	if (unlikely(res == -EROFS))
-		reactor_ns_note_refused_write(container_of(io, struct request, io)->ns);
+	struct reactor_ns *ns = container_of(io, struct request, io)->ns;
+
+	if (unlikely(res == -EROFS) && !ns->ns.read_only)
+		reactor_ns_note_refused_write(ns);
 	return nvme_status_from_errno(res, io->op != BACKEND_READ);
 }
 

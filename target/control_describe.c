@@ -100,6 +100,7 @@ static void describe_ns(struct json_object *list, const struct ns *ns)
 	control_json_number(json, "block_bytes", 1u << ns->lba_shift);
 	control_json_number(json, "size_bytes", ns->nr_lbas << ns->lba_shift);
 	control_json_flag(json, "read_only", ns->read_only);
+	control_json_flag(json, "write_protected", ns->write_protect);
 	control_json_text(json, "state", backend->size_error ? "lost" : "ready");
 }
 

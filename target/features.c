@@ -14,6 +14,7 @@
 #include "target/reservation_log.h"
 #include "target/smart.h"
 #include "target/subsys.h"
+#include "target/write_protect.h"
 
 struct feature {
 	uint8_t fid;
@@ -301,6 +302,7 @@ static const struct feature feature_table[] = {
 	{.fid = NVME_FEAT_RESERVATION_PERSISTENCE,
 		.get_ns = cmd_persistence_get,
 		.set_ns = cmd_persistence_set},
+	{.fid = NVME_FEAT_WRITE_PROTECT, .get_ns = write_protect_get, .set_ns = write_protect_set},
 	{.fid = NVME_FEAT_HOST_ID,
 		.constant = true,
 		.length = sizeof(((struct ctrl *)NULL)->hostid),

@@ -243,7 +243,10 @@ static void fused_read(struct done *done, int res, unsigned flags)
 		fused_finish(fused, NVME_SC_COMPARE_FAILED | NVME_STATUS_DNR,
 			NVME_SC_ABORT_FUSED_FAILED);
 	else if (compare->conn->state != CONN_LIVE)
-		fused_finish(fused, 0, 0); /* nobody is told, and nothing is changed any more */
+		fused_finish(fused, 0, 0);  /* nobody is told, and nothing is changed any more */
+	else if (compare->ns->ns.read_only) /* since it was prepared */
+		fused_finish(fused, NVME_SC_ABORT_FUSED_FAILED,
+			NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR);
 	else
 		fused_submit(fused->write, fused_written);
 }

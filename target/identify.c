@@ -96,6 +96,7 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	id->acwu = le16(FUSED_MAX_BYTES / IDENTIFY_MAX_BLOCK - 1);
 	id->vwc = NVME_ID_VWC_FLUSH_ALL_YES |
 		  (ctrl->subsys->volatile_cache ? NVME_ID_VWC_PRESENT : 0);
+	id->nwpc = NVME_ID_NWPC_SET | NVME_ID_NWPC_UNTIL_POWER_CYCLE;
 	id->ofcs = le16(NVME_ID_OFCS_DISCONNECT);
 	return 0;
 }

@@ -117,7 +117,9 @@ static int reactor_ns_take_over(void *context, struct subsys *subsys, struct ns 
 	struct reactor_ns *here = reactor->namespaces[ns->place->index];
 
 	here->ns = *ns;
-	here->gate &= ~REACTOR_NS_ANA;
+	here->gate &= ~(REACTOR_NS_ANA | REACTOR_NS_WRITE_PROTECTED);
+	if (ns->write_protect)
+		here->gate |= REACTOR_NS_WRITE_PROTECTED;
 	if (ana_restricts(subsys, ns->ana_group))
 		here->gate |= REACTOR_NS_ANA;
 	reservation_set_gate(here);

@@ -5,6 +5,7 @@
  */
 #include "target/request.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "proto/nvme/identify.h"
@@ -559,6 +560,11 @@ static out_of_line void request_start_gated(struct request *request)
 
 	if (range_lock_holds_back(request))
 		return;
+	/* It was prepared before, and its data has come since. */
+	if ((ns->gate & REACTOR_NS_WRITE_PROTECTED) && backend_io_changes(&request->io)) {
+		request->io.done.fn(&request->io.done, -EROFS, 0);
+		return;
+	}
 	list_push_back(&ns->out, &request->node);
 	ns->queue->ops->submit(ns->queue, &request->io);
 }

@@ -43,7 +43,9 @@ struct reservation_owner;
 struct ns {
 	uint32_t nsid;
 	struct ns_place *place; /* one reference */
-	bool read_only;
+	bool read_only;		/* for whatever reason */
+	bool always_read_only;	/* the disk, or the configuration */
+	uint8_t write_protect;	/* enum nvme_write_protect: by a host */
 	uint8_t ana_group;
 	uint8_t lba_shift;
 	uint64_t nr_lbas;

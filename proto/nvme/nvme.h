@@ -493,6 +493,8 @@ struct nvme_timestamp {
 };
 static_assert(sizeof(struct nvme_timestamp) == 8);
 
+#define NVME_WRITE_PROTECT_MASK 0x7u
+
 enum nvme_write_protect {
 	NVME_WRITE_PROTECT_NONE = 0,
 	NVME_WRITE_PROTECT_SET = 1,

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Brings a change of write protection to the control thread and home again, then waits for what
+ * still writes and flushes it.
+ */
+#include "target/write_protect.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "target/catalog.h"
+#include "target/change.h"
+#include "target/cmd.h"
+#include "target/cmd_io.h"
+#include "target/conn.h"
+#include "target/range_lock.h"
+#include "target/reactor.h"
+#include "target/reactor_ns.h"
+#include "target/target.h"
+
+struct write_protect {
+	struct change change; /* the control thread's */
+	struct loop_message message;
+	struct target *target;
+	struct loop *home;
+	struct request *request; /* in EXEC; home's alone */
+	char nqn[NVME_NQN_MAX + 1];
+	uint32_t nsid;	/* or NVME_NSID_ALL */
+	uint8_t wanted; /* enum nvme_write_protect */
+	uint16_t status;
+	uint32_t next; /* namespace to be flushed, of all */
+	struct backend_io io;
+	struct range_lock lock; /* with its entries, at the end */
+};
+
+/* --- states ---------------------------------------------------------------------------------- */
+
+static uint8_t write_protect_state(const struct ns *ns)
+{
+	return ns->always_read_only && !ns->write_protect ? NVME_WRITE_PROTECT_SET
+							  : ns->write_protect;
+}
+
+static void write_protect_enter(struct ns *ns, uint8_t state)
+{
+	ns->write_protect = state;
+	ns->read_only = ns->always_read_only || state;
+}
+
+void write_protect_take_over(struct ns *ns, const struct ns *before)
+{
+	write_protect_enter(ns, before->write_protect);
+}
+
+uint32_t write_protect_get(const struct request *request, uint32_t nsid)
+{
+	return write_protect_state(subsys_ns(request->conn->subsys, nsid));
+}
+
+/* What the configuration protects, or what is protected until the end, no host changes. */
+static uint16_t write_protect_check(const struct ns *ns, uint8_t wanted)
+{
+	bool fixed =
+		ns->always_read_only || ns->write_protect == NVME_WRITE_PROTECT_UNTIL_POWER_CYCLE;
+
+	if (write_protect_state(ns) == wanted || !fixed)
+		return 0;
+	return NVME_SC_FEATURE_NOT_CHANGEABLE | NVME_STATUS_DNR;
+}
+
+/* --- on the control thread ------------------------------------------------------------------- */
+
+static bool write_protect_means(const struct write_protect *protect, const struct ns *ns)
+{
+	return ns && (protect->nsid == NVME_NSID_ALL || protect->nsid == ns->nsid);
+}
+
+/* The number of namespaces that have to change; the status when one must not. */
+static uint32_t write_protect_count(struct write_protect *protect, const struct subsys *subsys)
+{
+	uint32_t nr = 0, nr_meant = 0;
+
+	for (uint32_t nsid = 1; subsys && nsid < subsys->ns_limit; nsid++) {
+		const struct ns *ns = subsys->ns[nsid];
+
+		if (!write_protect_means(protect, ns))
+			continue;
+		nr_meant++;
+		nr += write_protect_state(ns) != protect->wanted;
+		if (!protect->status)
+			protect->status = write_protect_check(ns, protect->wanted);
+	}
+	if (!nr_meant && protect->nsid != NVME_NSID_ALL)
+		protect->status = CMD_INVALID_FIELD;
+	return protect->status ? 0 : nr;
+}
+
+static int write_protect_make(struct change *change, const struct catalog *now,
+	struct catalog **ret, char *why, size_t why_size)
+{
+	struct write_protect *protect = container_of(change, struct write_protect, change);
+	const struct subsys *subsys = catalog_find(now, protect->nqn);
+
+	if (!write_protect_count(protect, subsys))
+		return 0;
+	*ret = catalog_clone(now);
+	if (!*ret) {
+		snprintf(why, why_size, "out of memory");
+		return -ENOMEM;
+	}
+	subsys = catalog_find(*ret, protect->nqn);
+	for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++)
+		if (write_protect_means(protect, subsys->ns[nsid]))
+			write_protect_enter(subsys->ns[nsid], protect->wanted);
+	return 0;
+}
+
+static void write_protect_come_home(struct loop_message *message);
+
+static void write_protect_over(struct change *change, int error, const char *why)
+{
+	struct write_protect *protect = container_of(change, struct write_protect, change);
+
+	(void)why;
+	if (error)
+		protect->status = NVME_SC_INTERNAL;
+	protect->message.fn = write_protect_come_home;
+	loop_send(protect->home, &protect->message);
+}
+
+static void write_protect_arrive(struct loop_message *message)
+{
+	struct write_protect *protect = container_of(message, struct write_protect, message);
+
+	protect->change.make = write_protect_make;
+	protect->change.over = write_protect_over;
+	change_ask(&protect->target->changes, &protect->change);
+}
+
+/* --- at home --------------------------------------------------------------------------------- */
+
+static void write_protect_end(struct write_protect *protect)
+{
+	struct request *request = protect->request;
+	uint16_t status = protect->status;
+
+	free(protect);
+	if (request_executed(request))
+		request_complete(request, status);
+}
+
+static void write_protect_flush_next(struct write_protect *protect);
+
+static void write_protect_released(struct range_lock *lock)
+{
+	write_protect_flush_next(container_of(lock, struct write_protect, lock));
+}
+
+/* What cannot be flushed is lost with or without protection; the host hears of it. */
+static void write_protect_flushed(struct done *done, int res, unsigned flags)
+{
+	struct write_protect *protect = container_of(done, struct write_protect, io.done);
+
+	(void)flags;
+	if (res)
+		protect->status = nvme_status_from_errno(res, true);
+	range_lock_release(&protect->lock);
+}
+
+static void write_protect_taken(struct range_lock *lock)
+{
+	struct write_protect *protect = container_of(lock, struct write_protect, lock);
+	struct backend_queue *queue = protect->request->ns->queue;
+
+	protect->io.op = BACKEND_FLUSH;
+	protect->io.done.fn = write_protect_flushed;
+	queue->ops->submit(queue, &protect->io);
+}
+
+/* With all of it locked nothing is with the disk, on any reactor. */
+static void write_protect_flush_next(struct write_protect *protect)
+{
+	struct request *request = protect->request;
+	const struct conn *conn = request->conn;
+	const struct subsys *subsys = conn->subsys;
+	struct reactor_ns *ns;
+
+	while (protect->next < subsys->ns_limit &&
+		!write_protect_means(protect, subsys->ns[protect->next]))
+		protect->next++;
+	if (protect->next >= subsys->ns_limit) {
+		write_protect_end(protect);
+		return;
+	}
+	ns = reactor_ns_find(conn->reactor, subsys, protect->next++);
+	request_set_ns(request, ns);
+	protect->lock.taken = write_protect_taken;
+	protect->lock.released = write_protect_released;
+	range_lock_take(&protect->lock, ns, (struct range){.start = 0, .end = UINT64_MAX});
+}
+
+static void write_protect_come_home(struct loop_message *message)
+{
+	struct write_protect *protect = container_of(message, struct write_protect, message);
+
+	if (!protect->status && protect->wanted != NVME_WRITE_PROTECT_NONE)
+		write_protect_flush_next(protect);
+	else
+		write_protect_end(protect);
+}
+
+/* --- the command ----------------------------------------------------------------------------- */
+
+static struct write_protect *write_protect_new(struct request *request, uint8_t wanted)
+{
+	struct reactor *reactor = request->conn->reactor;
+	size_t size = offsetof(struct write_protect, lock) +
+		      range_lock_size(reactor->target->nr_reactors);
+	struct write_protect *protect = calloc(1, max_of(size, sizeof(*protect)));
+
+	if (!protect)
+		return NULL;
+	protect->target = reactor->target;
+	protect->home = reactor->loop;
+	protect->request = request;
+	protect->nsid = le32_get(request->cmd.nsid);
+	protect->wanted = wanted;
+	protect->next = 1;
+	snprintf(protect->nqn, sizeof(protect->nqn), "%s", request->conn->subsys->nqn);
+	return protect;
+}
+
+void write_protect_set(struct request *request)
+{
+	uint32_t wanted = le32_get(request->cmd.features.cdw11) & NVME_WRITE_PROTECT_MASK;
+	struct write_protect *protect;
+
+	if (wanted > NVME_WRITE_PROTECT_UNTIL_POWER_CYCLE) {
+		request_complete(request, CMD_INVALID_FIELD);
+		return;
+	}
+	protect = write_protect_new(request, (uint8_t)wanted);
+	if (!protect) {
+		request_complete(request, NVME_SC_INTERNAL);
+		return;
+	}
+	request_hand_to(request, REQUEST_EXEC);
+	protect->message.fn = write_protect_arrive;
+	loop_send(protect->target->loop, &protect->message);
+}

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""Namespace Write Protection Config (NVMe base 2.0 5.27.1.28, 8.12)."""
+import time
+
+import conftest
+import control
+import nvme
+import nvmetcp
+import pytest
+from events import NS_CHANGED, Host
+
+FID, NONE, SET, UNTIL, PERMANENT = 0x84, 0, 1, 2, 3
+NOT_CHANGEABLE, WRITE_PROTECTED = 0x10E, 0x020
+ALL = 0xFFFFFFFF
+NQN = "nqn.2026-11.io.haul:protect"
+
+
+@pytest.fixture(params=["io_uring", "epoll"])
+def hauld(request, tmp_path, start_hauld):
+    with open(tmp_path / "disk", "wb") as disk:
+        disk.truncate(16 << 20)
+    path = tmp_path / "protect.conf"
+    path.write_text(f"""\
+listen:
+  - tcp://127.0.0.1:0
+threads: 2
+subsystems:
+  - nqn: {NQN}
+    namespaces:
+      - path: {tmp_path}/disk
+      - ram: 1M
+      - ram: 1M
+        nsid: 4
+        readonly: true
+""")
+    daemon = start_hauld("--config", str(path), engine=request.param)
+    daemon.path = path
+    return daemon
+
+
+def put(admin, state, nsid=1):
+    return admin.command(nvme.SET_FEATURES, nsid=nsid, cdw=(FID, state))[0].status
+
+
+def get(admin, nsid=1, sel=0):
+    cqe, _ = admin.command(nvme.GET_FEATURES, nsid=nsid, cdw=(FID | sel << 8,))
+    assert cqe.status == 0
+    return cqe.dw0
+
+
+def write(queue, nsid=1, slba=0):
+    return queue.command(nvme.WRITE, nsid=nsid, cdw=nvme.rw_cdw(slba, 8), write=b"x" * 4096)[0].status
+
+
+def test_a_protected_namespace_is_read_only_to_all_hosts(hauld):
+    with nvmetcp.Admin(hauld.address, NQN) as admin, admin.io_queue() as queue, \
+            nvmetcp.Admin(hauld.address, NQN, hostnqn="nqn.2026-11.io.haul:b") as other, other.io_queue() as theirs:
+        assert admin.identify(1)[1][531] == 3, "NWPC: none, set, until the power cycle"
+        assert get(admin) == NONE and get(admin, sel=3) == 6 and get(admin, sel=1) == NONE
+        assert write(queue) == 0
+        assert put(other, SET) == 0
+        assert get(admin) == get(other) == SET
+        for one in (queue, theirs):
+            assert write(one) == WRITE_PROTECTED
+            assert one.command(nvme.WRITE_ZEROES, nsid=1, cdw=nvme.rw_cdw(0, 8))[0].status == WRITE_PROTECTED
+            assert one.command(nvme.DSM, nsid=1, cdw=(0, 4), inline=bytes(16))[0].status == WRITE_PROTECTED
+            assert one.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 8), read=4096)[1] == b"x" * 4096
+            assert one.command(nvme.FLUSH, nsid=1)[0].status == 0
+            assert write(one, nsid=2) == 0, "another namespace"
+        assert admin.identify(0, nsid=1)[1][99] == 1 and admin.identify(8, nsid=1)[1][8] == 1
+        assert put(admin, NONE) == 0
+        assert write(theirs) == 0
+        assert admin.identify(0, nsid=1)[1][99] == 0
+
+
+def test_until_the_power_cycle_nothing_changes_it(hauld):
+    with nvmetcp.Admin(hauld.address, NQN) as admin, admin.io_queue() as queue:
+        assert put(admin, UNTIL, nsid=2) == 0
+        assert get(admin, nsid=2) == UNTIL
+        assert put(admin, UNTIL, nsid=2) == 0, "it is so already"
+        for state in (NONE, SET):
+            assert put(admin, state, nsid=2) == NOT_CHANGEABLE
+        assert write(queue, nsid=2) == WRITE_PROTECTED
+        assert admin.property_set(nvme.CC, 0).status == 0
+        admin.enable()
+        assert get(admin, nsid=2) == UNTIL, "a reset is none"
+
+
+@pytest.mark.parametrize("state", [PERMANENT, 4, 7])
+def test_states_that_nwpc_does_not_offer_are_refused(hauld, state):
+    with nvmetcp.Admin(hauld.address, NQN) as admin:
+        assert put(admin, state) == nvme.INVALID_FIELD
+        assert get(admin) == NONE
+
+
+@pytest.mark.parametrize("nsid, expect", [(3, nvme.INVALID_FIELD), (0, nvme.INVALID_NAMESPACE),
+                                          (1025, nvme.INVALID_NAMESPACE), (0xFFFFFFFE, nvme.INVALID_NAMESPACE)])
+def test_it_is_a_namespaces(hauld, nsid, expect):
+    with nvmetcp.Admin(hauld.address, NQN) as admin:
+        assert put(admin, SET, nsid=nsid) == expect
+        assert admin.command(nvme.GET_FEATURES, nsid=nsid, cdw=(FID,))[0].status == expect
+
+
+def test_what_the_configuration_protects_no_host_changes(hauld):
+    with nvmetcp.Admin(hauld.address, NQN) as admin:
+        assert get(admin, nsid=4) == SET
+        assert put(admin, SET, nsid=4) == 0
+        assert put(admin, NONE, nsid=4) == NOT_CHANGEABLE
+        assert put(admin, NONE, nsid=ALL) == NOT_CHANGEABLE, "all or nothing"
+
+
+def test_all_namespaces_at_once(hauld):
+    """Base 2.0 5.27: FFFFFFFFh is all that are attached."""
+    with nvmetcp.Admin(hauld.address, NQN) as admin, admin.io_queue() as queue:
+        assert put(admin, SET, nsid=ALL) == 0
+        assert [get(admin, nsid) for nsid in (1, 2, 4)] == [SET] * 3
+        assert write(queue, 1) == write(queue, 2) == WRITE_PROTECTED
+
+
+def test_other_hosts_are_told(hauld):
+    with Host("tcp", hauld.address, NQN) as host, nvmetcp.Admin(hauld.address, NQN) as admin:
+        assert put(admin, SET) == 0
+        assert host.event() == NS_CHANGED
+        assert host.changed_namespaces() == [1]
+        assert put(admin, SET) == 0
+        host.nothing()
+        assert put(admin, NONE) == 0
+        assert host.event() == NS_CHANGED
+
+
+def test_an_applied_configuration_leaves_it(hauld):
+    """What the administrator changes elsewhere takes the protection from nothing."""
+    with nvmetcp.Admin(hauld.address, NQN) as admin, control.Control(hauld.control) as socket:
+        assert put(admin, SET) == 0
+        text = hauld.path.read_text()
+        assert socket.change(text) == []
+        assert socket.change(text.replace("threads: 2\n", "threads: 2\nreferrals: [tcp://10.0.0.1]\n"))
+        assert get(admin) == SET and admin.identify(0, nsid=1)[1][99] == 1
+        namespaces = socket.status()["subsystems"][0]["namespaces"]
+        assert [(ns["read_only"], ns["write_protected"]) for ns in namespaces] == [
+            (True, True), (False, False), (True, False)]
+        assert put(admin, NONE) == 0
+        assert admin.identify(0, nsid=1)[1][99] == 0
+
+
+def test_a_write_whose_data_comes_later_is_refused(hauld):
+    """It was accepted before; when protection is answered nothing is written any more."""
+    with nvmetcp.Admin(hauld.address, NQN) as admin, admin.io_queue() as queue:
+        data = b"late" * 1024
+        cid = queue.cid()
+        queue.send(queue.capsule(nvme.command(nvme.WRITE, cid=cid, nsid=1, cdw=nvme.rw_cdw(64, 8),
+                                              dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, 4096))))
+        pdu = queue.recv_pdu()
+        assert pdu.kind == nvmetcp.R2T
+        assert put(admin, SET) == 0
+        queue.answer_r2t(pdu, data)
+        assert queue.finish(cid)[0].status == WRITE_PROTECTED
+        assert queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(64, 8), read=4096)[1] == bytes(4096)
+        assert put(admin, NONE) == 0
+        assert write(queue, slba=64) == 0
+
+
+def test_a_host_that_writes_all_the_time_sees_one_edge(hauld):
+    """Whatever is with the disk is waited for before the answer."""
+    with control.Busy(hauld.address, NQN) as busy, nvmetcp.Admin(hauld.address, NQN) as admin, \
+            admin.io_queue() as queue:
+        limit = time.monotonic() + 10
+        while busy.rounds < 20:
+            assert time.monotonic() < limit
+        assert put(admin, SET) == 0
+        first = queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 256), read=131072)[1]
+        for _ in range(50):
+            assert queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 256), read=131072)[1] == first
+        assert put(admin, NONE) == 0
+        busy.error = None
