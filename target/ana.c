@@ -57,15 +57,17 @@ uint16_t ana_status(enum nvme_ana_state state)
 
 static struct ana_group *ana_group(struct subsys *subsys, uint32_t group)
 {
-	struct ana_group **place = &subsys->ana[group];
-
 	assert(ana_group_valid(group));
-	if (*place)
-		return *place;
-	*place = calloc(1, sizeof(**place));
-	if (*place)
-		(*place)->state = NVME_ANA_OPTIMIZED;
-	return *place;
+	if (!subsys->ana[group])
+		subsys->ana[group] = calloc(1, sizeof(struct ana_group));
+	return subsys->ana[group];
+}
+
+bool ana_is_set(const struct subsys *subsys, uint32_t group, uint16_t portid)
+{
+	const struct ana_group *here = subsys->ana[group];
+
+	return here && portid <= ANA_MAX_PORTID && here->at[portid];
 }
 
 int ana_set(struct subsys *subsys, uint32_t group, uint16_t portid, enum nvme_ana_state state)
@@ -75,10 +77,7 @@ int ana_set(struct subsys *subsys, uint32_t group, uint16_t portid, enum nvme_an
 	assert(portid <= ANA_MAX_PORTID);
 	if (!changed)
 		return -ENOMEM;
-	if (portid == ANA_OTHER_PORTS)
-		changed->state = (uint8_t)state;
-	else
-		changed->at[portid] = (uint8_t)state;
+	changed->at[portid] = (uint8_t)state;
 	return 0;
 }
 
@@ -88,7 +87,7 @@ int ana_set_all(struct subsys *subsys, uint32_t group, enum nvme_ana_state state
 
 	if (!changed)
 		return -ENOMEM;
-	*changed = (struct ana_group){.state = (uint8_t)state};
+	*changed = (struct ana_group){.at[ANA_OTHER_PORTS] = (uint8_t)state};
 	return 0;
 }
 
@@ -117,20 +116,20 @@ void ana_free(struct subsys *subsys)
 
 enum nvme_ana_state ana_state(const struct subsys *subsys, uint32_t group, uint16_t portid)
 {
-	const struct ana_group *here = subsys->ana[group];
-
-	if (!here)
-		return NVME_ANA_OPTIMIZED;
-	return portid <= ANA_MAX_PORTID && here->at[portid] ? here->at[portid] : here->state;
+	if (ana_is_set(subsys, group, portid))
+		return subsys->ana[group]->at[portid];
+	if (ana_is_set(subsys, group, ANA_OTHER_PORTS))
+		return subsys->ana[group]->at[ANA_OTHER_PORTS];
+	return NVME_ANA_OPTIMIZED;
 }
 
 bool ana_restricts(const struct subsys *subsys, uint32_t group)
 {
 	const struct ana_group *here = subsys->ana[group];
-	bool restricts = here && ana_status(here->state);
+	bool restricts = false;
 
-	for (uint32_t portid = 1; here && portid <= ANA_MAX_PORTID; portid++)
-		restricts |= here->at[portid] && ana_status(here->at[portid]);
+	for (uint32_t portid = 0; here && portid <= ANA_MAX_PORTID; portid++)
+		restricts |= ana_status(here->at[portid]);
 	return restricts;
 }
 

@@ -26,16 +26,17 @@ struct subsys;
 #define ANA_MAX_PORTID	  129u
 /* ANATT, seconds: how long a change may take. Whoever sets the state "change" has to end it. */
 #define ANA_TRANSITION_S  30u
-/* To ana_set(): at all listeners that have no state of their own. */
+/* In place of a port id: all listeners that have no state of their own. */
 #define ANA_OTHER_PORTS	  0u
 
 struct ana_group {
-	uint8_t state;			/* enum nvme_ana_state */
-	uint8_t at[ANA_MAX_PORTID + 1]; /* by port id; 0: STATE */
+	uint8_t at[ANA_MAX_PORTID + 1]; /* enum nvme_ana_state by port id, or 0: none of its own */
 };
 
 /* --- on the control thread, of a subsystem that is not yet published ------------------------- */
 
+/* It has been set, for a listener or those that have none of their own. */
+bool ana_is_set(const struct subsys *subsys, uint32_t group, uint16_t portid);
 int ana_set(struct subsys *subsys, uint32_t group, uint16_t portid,
 	enum nvme_ana_state state) must_check;
 /* At all listeners, whatever they have had. */
@@ -45,6 +46,7 @@ void ana_free(struct subsys *subsys);
 
 /* "optimized" and so on, as in the configuration. */
 const char *ana_state_name(enum nvme_ana_state state);
+#define ANA_STATE_NAMES "optimized, non-optimized, inaccessible, persistent-loss and change"
 bool ana_state_parse(const char *text, enum nvme_ana_state *ret);
 
 static inline bool ana_group_valid(uint32_t group)

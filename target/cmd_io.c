@@ -20,7 +20,7 @@ uint16_t cmd_io_find_ns(struct request *request)
 	request_set_ns(request, reactor_ns_find(conn->reactor, conn->subsys, nsid));
 	if (unlikely(!request->ns))
 		return NVME_SC_INVALID_NS | NVME_STATUS_DNR;
-	return unlikely(request->ns->gate) ? ana_check(conn, nsid) : 0;
+	return unlikely(request->ns->gate & REACTOR_NS_ANA) ? ana_check(conn, nsid) : 0;
 }
 
 uint16_t cmd_io_prepare_rw(struct request *request, enum backend_op op)

@@ -19,6 +19,7 @@
 #include "target/config_source.h"
 #include "target/config_text.h"
 #include "target/identity.h"
+#include "target/port.h"
 #include "target/size.h"
 #include "target/subsys.h"
 #include "target/target.h"
@@ -34,12 +35,22 @@ struct config_ns {
 	char *eui64;
 	uint32_t nsid;
 	uint32_t block;
+	uint32_t ana_group;
 	bool readonly;
+};
+
+struct config_ana {
+	uint32_t group;
+	char *state;
+	char **listeners;
+	unsigned listeners_count;
 };
 
 struct config_subsys {
 	char *nqn;
 	char *serial;
+	struct config_ana *ana;
+	unsigned ana_count;
 	struct config_ns *namespaces;
 	unsigned namespaces_count;
 };
@@ -78,6 +89,7 @@ static const cyaml_schema_field_t config_ns_fields[] = {
 		"eui64", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_ns, eui64, 1, 64),
 	CYAML_FIELD_UINT("nsid", CYAML_FLAG_OPTIONAL, struct config_ns, nsid),
 	CYAML_FIELD_UINT("block", CYAML_FLAG_OPTIONAL, struct config_ns, block),
+	CYAML_FIELD_UINT("ana_group", CYAML_FLAG_OPTIONAL, struct config_ns, ana_group),
 	CYAML_FIELD_BOOL("readonly", CYAML_FLAG_OPTIONAL, struct config_ns, readonly),
 	CYAML_FIELD_END,
 };
@@ -85,12 +97,25 @@ static const cyaml_schema_field_t config_ns_fields[] = {
 static const cyaml_schema_value_t config_ns_value = {
 	CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_ns, config_ns_fields)};
 
+static const cyaml_schema_field_t config_ana_fields[] = {
+	CYAML_FIELD_UINT("group", CYAML_FLAG_DEFAULT, struct config_ana, group),
+	CYAML_FIELD_STRING_PTR("state", CYAML_FLAG_POINTER, struct config_ana, state, 1, 64),
+	CYAML_FIELD_SEQUENCE("listeners", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_ana, listeners, &config_text, 1, CATALOG_MAX_PORTS),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t config_ana_value = {
+	CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_ana, config_ana_fields)};
+
 /* "allow" is a word or a list, which a schema cannot say: config_allow() reads it from the tree. */
 static const cyaml_schema_field_t config_subsys_fields[] = {
 	CYAML_FIELD_STRING_PTR("nqn", CYAML_FLAG_POINTER, struct config_subsys, nqn, 1, 4096),
 	CYAML_FIELD_STRING_PTR("serial", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
 		struct config_subsys, serial, 1, 4096),
 	CYAML_FIELD_IGNORE("allow", CYAML_FLAG_OPTIONAL),
+	CYAML_FIELD_SEQUENCE("ana", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_subsys,
+		ana, &config_ana_value, 0, ANA_MAX_GROUPS *(CATALOG_MAX_PORTS + 1)),
 	CYAML_FIELD_SEQUENCE("namespaces", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
 		struct config_subsys, namespaces, &config_ns_value, 0, SUBSYS_MAX_NSID),
 	CYAML_FIELD_END,
@@ -387,12 +412,17 @@ static int config_ns_check(struct config_source *source, const char *path,
 	if (size && backend_memory_geometry(
 			    kind, size, config->readonly, config->block, &unused, why, sizeof(why)))
 		return config_source_wrong(source, at, "%s", why);
+	snprintf(at, sizeof(at), "%s.ana_group", path);
+	if (config_source_at(source, at) && !ana_group_valid(config->ana_group))
+		return config_source_wrong(source, at, "%u is not a number from 1 to %u",
+			config->ana_group, ANA_MAX_GROUPS);
 	snprintf(at, sizeof(at), "%s.readonly", path);
 	if (config_bool_check(source, at))
 		return -EINVAL;
 	snprintf(spec, spec_size, "%s:%s", kind, size ? size : "");
 	options->path = config->path ? config->path : spec;
 	options->block_bytes = config->block;
+	options->ana_group = config->ana_group;
 	options->read_only = config->readonly;
 	return 0;
 }
@@ -538,6 +568,75 @@ static int config_ns(struct config_source *source, struct config_file *config, u
 	return error;
 }
 
+/* --- ANA groups ------------------------------------------------------------------------------ */
+
+static int config_ana_twice(struct config_source *source, const char *path, uint32_t group)
+{
+	return config_source_wrong(
+		source, path, "group %u has a state there already: give each one state", group);
+}
+
+/* At each listener that is described by that; of port 0 there may be several. */
+static int config_ana_listener(struct config_source *source, const char *path,
+	const struct config_file *config, const struct config_ana *ana, enum nvme_ana_state state,
+	unsigned which, const struct catalog *catalog, struct subsys *subsys)
+{
+	const char *text = ana->listeners[which];
+	char why[CONFIG_WHY_BYTES];
+	char at[CONFIG_PATH_BYTES + 24];
+	struct nvme_uri uri, other;
+	bool found = false;
+
+	snprintf(at, sizeof(at), "%s.listeners.%u", path, which);
+	if (nvme_uri_parse(text, NVME_URI_LISTENER, &uri, why, sizeof(why)))
+		return config_source_wrong(source, at, "%s: %s", text, why);
+	for (unsigned i = 0; i < config->listen_count; i++) {
+		uint16_t portid = catalog->port[i]->portid;
+
+		if (nvme_uri_parse(
+			    config->listen[i], NVME_URI_LISTENER, &other, why, sizeof(why)) ||
+			uri.trtype != other.trtype || uri.port != other.port ||
+			strcmp(uri.host, other.host))
+			continue;
+		found = true;
+		if (ana_is_set(subsys, ana->group, portid))
+			return config_ana_twice(source, at, ana->group);
+		if (ana_set(subsys, ana->group, portid, state))
+			return -ENOMEM;
+	}
+	return found ? 0
+		     : config_source_wrong(source, at, "%s is none of those to listen at", text);
+}
+
+static int config_ana(struct config_source *source, const struct config_file *config, unsigned i,
+	unsigned j, const struct catalog *catalog, struct subsys *subsys)
+{
+	const struct config_ana *ana = &config->subsystems[i].ana[j];
+	char path[CONFIG_PATH_BYTES];
+	char at[CONFIG_PATH_BYTES + 16];
+	enum nvme_ana_state state;
+	int error = 0;
+
+	snprintf(path, sizeof(path), "subsystems.%u.ana.%u", i, j);
+	snprintf(at, sizeof(at), "%s.group", path);
+	if (!ana_group_valid(ana->group))
+		return config_source_wrong(
+			source, at, "%u is not a number from 1 to %u", ana->group, ANA_MAX_GROUPS);
+	snprintf(at, sizeof(at), "%s.state", path);
+	if (!ana_state_parse(ana->state, &state))
+		return config_source_wrong(
+			source, at, "'%s' is not known: " ANA_STATE_NAMES " are", ana->state);
+	if (!ana->listeners_count && ana_is_set(subsys, ana->group, ANA_OTHER_PORTS))
+		return config_ana_twice(source, path, ana->group);
+	if (!ana->listeners_count)
+		error = ana_set(subsys, ana->group, ANA_OTHER_PORTS, state);
+	for (unsigned k = 0; k < ana->listeners_count && !error; k++)
+		error = config_ana_listener(source, path, config, ana, state, k, catalog, subsys);
+	return error;
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
 static int config_subsys(struct config_source *source, struct config_file *config, unsigned i,
 	struct catalog *catalog, const char *directory)
 {
@@ -560,6 +659,8 @@ static int config_subsys(struct config_source *source, struct config_file *confi
 	snprintf(path, sizeof(path), "subsystems.%u.allow", i);
 	if (!error)
 		error = config_allow(source, path, subsys);
+	for (unsigned j = 0; j < from->ana_count && !error; j++)
+		error = config_ana(source, config, i, j, catalog, subsys);
 	for (unsigned j = 0; j < from->namespaces_count && !error; j++)
 		error = config_ns(source, config, i, j, catalog, subsys, directory);
 	return error;

@@ -33,6 +33,7 @@ struct control_verb {
 static const struct control_verb control_verbs[] = {
 	{"status", control_status},
 	{"apply", control_apply},
+	{"ana", control_ana},
 };
 
 static void control_run(struct control_client *client, struct json_object *request)

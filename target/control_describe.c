@@ -101,7 +101,38 @@ static void describe_ns(struct json_object *list, const struct ns *ns)
 	control_json_number(json, "size_bytes", ns->nr_lbas << ns->lba_shift);
 	control_json_flag(json, "read_only", ns->read_only);
 	control_json_flag(json, "write_protected", ns->write_protect);
+	control_json_number(json, "ana_group", ns->ana_group);
 	control_json_text(json, "state", backend->size_error ? "lost" : "ready");
+}
+
+static void describe_ana_at(struct json_object *list, const struct subsys *subsys, uint32_t group,
+	const struct port *port)
+{
+	struct json_object *json = control_json_entry(list);
+	uint16_t portid = port ? port->portid : ANA_OTHER_PORTS;
+	char text[PORT_TEXT];
+
+	control_json_number(json, "group", group);
+	control_json_text(json, "state", ana_state_name(ana_state(subsys, group, portid)));
+	if (!port)
+		return;
+	port_describe(port, text);
+	control_json_text(json, "listener", text);
+}
+
+/* What is not in it is optimized. */
+static void describe_ana(
+	struct json_object *json, const struct catalog *catalog, const struct subsys *subsys)
+{
+	struct json_object *list = control_json_list(json, "ana");
+
+	for (uint32_t group = 1; group <= ANA_MAX_GROUPS; group++) {
+		if (ana_is_set(subsys, group, ANA_OTHER_PORTS))
+			describe_ana_at(list, subsys, group, NULL);
+		for (uint32_t i = 0; i < catalog->nr_ports; i++)
+			if (ana_is_set(subsys, group, catalog->port[i]->portid))
+				describe_ana_at(list, subsys, group, catalog->port[i]);
+	}
 }
 
 static void describe_subsystems(struct json_object *status, const struct catalog *catalog)
@@ -119,6 +150,7 @@ static void describe_subsystems(struct json_object *status, const struct catalog
 		hosts = control_json_list(json, "allow");
 		for (uint32_t i = 0; i < subsys->nr_hosts; i++)
 			json_object_array_add(hosts, json_object_new_string(subsys->hosts[i]));
+		describe_ana(json, catalog, subsys);
 		namespaces = control_json_list(json, "namespaces");
 		for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++)
 			if (subsys->ns[nsid])

@@ -213,6 +213,8 @@ static void diff_ns_changed(
 	if (before->lba_shift != after->lba_shift)
 		diff_list_add(&list, "blocks of %u -> %u bytes", 1u << before->lba_shift,
 			1u << after->lba_shift);
+	if (before->ana_group != after->ana_group)
+		diff_list_add(&list, "ana group %u -> %u", before->ana_group, after->ana_group);
 	if (before->read_only != after->read_only)
 		diff_list_add(&list, "%s -> %s", diff_access(before), diff_access(after));
 	if (strcmp(uuid[0], uuid[1]))
@@ -243,10 +245,58 @@ static void diff_namespaces(
 	}
 }
 
+/* --- ANA groups ------------------------------------------------------------------------------ */
+
+struct diff_catalogs {
+	const struct catalog *before, *after;
+};
+
+/* At PORT, or, when it is NULL, at all that have no state of their own. */
+static void diff_ana_at(struct diff *diff, const struct subsys *before, const struct subsys *after,
+	uint32_t group, const struct port *port)
+{
+	uint16_t portid = port ? port->portid : ANA_OTHER_PORTS;
+	enum nvme_ana_state now = ana_state(after, group, portid);
+	char text[PORT_TEXT] = "";
+
+	if (port)
+		port_describe(port, text);
+	if (!before)
+		diff_tell(diff, "+ ana group %u of %s%s%s: %s", group, after->nqn,
+			port ? " at " : "", text, ana_state_name(now));
+	else if (ana_state(before, group, portid) != now)
+		diff_tell(diff, "~ ana group %u of %s%s%s: %s -> %s", group, after->nqn,
+			port ? " at " : "", text, ana_state_name(ana_state(before, group, portid)),
+			ana_state_name(now));
+}
+
+static bool diff_ana_has(const struct subsys *subsys, uint32_t group, const struct port *port)
+{
+	return subsys && ana_is_set(subsys, group, port ? port->portid : ANA_OTHER_PORTS);
+}
+
+/* A listener's number may have been another one's. */
+static void diff_ana(struct diff *diff, const struct diff_catalogs *catalogs,
+	const struct subsys *before, const struct subsys *after)
+{
+	for (uint32_t group = 1; group <= ANA_MAX_GROUPS; group++) {
+		if (diff_ana_has(before, group, NULL) || diff_ana_has(after, group, NULL))
+			diff_ana_at(diff, before, after, group, NULL);
+		for (uint32_t i = 0; i < catalogs->after->nr_ports; i++) {
+			const struct port *port = catalogs->after->port[i];
+			const struct subsys *then =
+				catalog_has_port(catalogs->before, port) ? before : NULL;
+
+			if (diff_ana_has(then, group, port) || diff_ana_has(after, group, port))
+				diff_ana_at(diff, then, after, group, port);
+		}
+	}
+}
+
 /* --- subsystems ------------------------------------------------------------------------------ */
 
-static void diff_subsys(
-	struct diff *diff, const char *nqn, const struct subsys *before, const struct subsys *after)
+static void diff_subsys(struct diff *diff, const struct diff_catalogs *catalogs, const char *nqn,
+	const struct subsys *before, const struct subsys *after)
 {
 	if (!after)
 		diff_tell(diff, "- subsystem %s", nqn);
@@ -256,19 +306,22 @@ static void diff_subsys(
 		diff_tell(diff, "~ subsystem %s: serial %s -> %s", nqn, before->serial,
 			after->serial);
 	diff_hosts(diff, nqn, before, after);
+	if (after)
+		diff_ana(diff, catalogs, before, after);
 	diff_namespaces(diff, nqn, before, after);
 }
 
 void diff_catalogs(struct diff *diff, const struct catalog *before, const struct catalog *after)
 {
+	const struct diff_catalogs both = {before, after};
 	const struct subsys *subsys;
 
 	diff_ports(diff, before, after);
 	diff_referrals(diff, '-', before, after);
 	diff_referrals(diff, '+', after, before);
 	list_for_each_entry (subsys, &before->subsystems, node)
-		diff_subsys(diff, subsys->nqn, subsys, catalog_find(after, subsys->nqn));
+		diff_subsys(diff, &both, subsys->nqn, subsys, catalog_find(after, subsys->nqn));
 	list_for_each_entry (subsys, &after->subsystems, node)
 		if (!catalog_find(before, subsys->nqn))
-			diff_subsys(diff, subsys->nqn, NULL, subsys);
+			diff_subsys(diff, &both, subsys->nqn, NULL, subsys);
 }

@@ -28,7 +28,8 @@ enum { HAULCTL_OK = 0, HAULCTL_FAILED = 1, HAULCTL_USAGE = 2 };
 struct haulctl {
 	struct sockaddr_un address;
 	bool is_default;  /* ADDRESS was not given */
-	const char *file; /* apply's */
+	char **arguments; /* as many as the command takes */
+	const char *listener;
 	bool json;
 	bool dry_run;
 };
@@ -37,7 +38,7 @@ struct haulctl_command {
 	const char *name;
 	const char *arguments;
 	const char *help;
-	bool takes_file;
+	int nr_arguments;
 	int (*run)(const struct haulctl *ctl);
 };
 
@@ -52,6 +53,12 @@ static void haulctl_error(const char *format, ...)
 	vfprintf(stderr, format, args);
 	va_end(args);
 	fputc('\n', stderr);
+}
+
+static int haulctl_usage(const char *what, const char *name)
+{
+	haulctl_error("%s%s; try haulctl --help", what, name);
+	return HAULCTL_USAGE;
 }
 
 /* --- asking ---------------------------------------------------------------------------------- */
@@ -193,13 +200,44 @@ static void haulctl_print_lines(FILE *to, const char *prefix, struct json_object
 			json_object_get_string(json_object_array_get_idx(list, i)));
 }
 
+static void haulctl_print_changes(struct json_object *answer)
+{
+	struct json_object *changes = json_object_object_get(answer, "changes");
+
+	haulctl_print_lines(stdout, "", changes);
+	if (!changes || !json_object_array_length(changes))
+		puts("nothing changes");
+}
+
+static int haulctl_ana(const struct haulctl *ctl)
+{
+	struct json_object *request, *answer;
+	char *end;
+	unsigned long group = strtoul(ctl->arguments[1], &end, 10);
+
+	if (*end || group > UINT32_MAX)
+		return haulctl_usage("this is no number of a group: ", ctl->arguments[1]);
+	request = haulctl_request("ana");
+	control_json_text(request, "subsystem", ctl->arguments[0]);
+	control_json_number(request, "group", group);
+	control_json_text(request, "state", ctl->arguments[2]);
+	if (ctl->listener)
+		control_json_text(request, "listener", ctl->listener);
+	answer = haulctl_ask(ctl, request);
+	if (!answer)
+		return HAULCTL_FAILED;
+	haulctl_print_changes(answer);
+	json_object_put(answer);
+	return HAULCTL_OK;
+}
+
 static int haulctl_apply(const struct haulctl *ctl)
 {
-	struct json_object *request, *answer, *changes;
+	struct json_object *request, *answer;
 	struct config_text text;
 	char why[512];
 
-	if (config_text_read(ctl->file, &text, why, sizeof(why))) {
+	if (config_text_read(ctl->arguments[0], &text, why, sizeof(why))) {
 		haulctl_error("%s", why);
 		return HAULCTL_FAILED;
 	}
@@ -214,17 +252,16 @@ static int haulctl_apply(const struct haulctl *ctl)
 	if (!answer)
 		return HAULCTL_FAILED;
 	haulctl_print_lines(stderr, "haulctl: ", json_object_object_get(answer, "notes"));
-	changes = json_object_object_get(answer, "changes");
-	haulctl_print_lines(stdout, "", changes);
-	if (!changes || !json_object_array_length(changes))
-		puts("nothing changes");
+	haulctl_print_changes(answer);
 	json_object_put(answer);
 	return HAULCTL_OK;
 }
 
 static const struct haulctl_command haulctl_commands[] = {
-	{"status", "[--json]", "what hauld offers, and who uses it", false, haulctl_status},
-	{"apply", "FILE [--dry-run]", "make what it offers what FILE says", true, haulctl_apply},
+	{"status", "[--json]", "what hauld offers, and who uses it", 0, haulctl_status},
+	{"apply", "FILE [--dry-run]", "make what it offers what FILE says", 1, haulctl_apply},
+	{"ana", "SUBSYSTEM GROUP STATE [--listener URI]", "give an ANA group another state", 3,
+		haulctl_ana},
 };
 #define HAULCTL_NR_COMMANDS ARRAY_SIZE(haulctl_commands)
 
@@ -234,7 +271,7 @@ static void haulctl_help(void)
 {
 	puts("haulctl looks at a running hauld and changes what it offers.\n");
 	for (size_t i = 0; i < HAULCTL_NR_COMMANDS; i++)
-		printf("  haulctl %-7s %-17s %s\n", haulctl_commands[i].name,
+		printf("  haulctl %s %s\n                     %s\n", haulctl_commands[i].name,
 			haulctl_commands[i].arguments, haulctl_commands[i].help);
 	puts("\n"
 	     "  --control PATH     hauld's socket (default: hauld.sock in $XDG_RUNTIME_DIR or\n"
@@ -243,42 +280,39 @@ static void haulctl_help(void)
 	     "FILE is as hauld.conf(5) says, or - for standard input. See haulctl(8).");
 }
 
-static int haulctl_usage(const char *what, const char *name)
-{
-	haulctl_error("%s%s; try haulctl --help", what, name);
-	return HAULCTL_USAGE;
-}
-
 static int haulctl_run(struct haulctl *ctl, int argc, char **argv)
 {
 	const struct haulctl_command *command = NULL;
 
 	if (optind == argc)
-		return haulctl_usage("a command is missing: status or apply", "");
+		return haulctl_usage("a command is missing: status, apply or ana", "");
 	for (size_t i = 0; i < HAULCTL_NR_COMMANDS; i++)
 		if (!strcmp(argv[optind], haulctl_commands[i].name))
 			command = &haulctl_commands[i];
 	if (!command)
 		return haulctl_usage("there is no command ", argv[optind]);
 	optind++;
-	if (command->takes_file && optind == argc)
-		return haulctl_usage("the configuration file is missing", "");
-	if (command->takes_file)
-		ctl->file = argv[optind++];
+	if (argc - optind < command->nr_arguments)
+		return haulctl_usage("it takes ", command->arguments);
+	ctl->arguments = &argv[optind];
+	optind += command->nr_arguments;
 	if (optind < argc)
 		return haulctl_usage("what is ", argv[optind]);
-	if (ctl->dry_run && !command->takes_file)
+	if (ctl->dry_run && command->run != haulctl_apply)
 		return haulctl_usage("--dry-run is for apply", "");
-	if (ctl->json && command->takes_file)
+	if (ctl->json && command->run != haulctl_status)
 		return haulctl_usage("--json is for status", "");
+	if (ctl->listener && command->run != haulctl_ana)
+		return haulctl_usage("--listener is for ana", "");
 	return command->run(ctl);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
-		{"dry-run", no_argument, NULL, 'n'}, {"control", required_argument, NULL, 'c'},
-		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {0}};
+		{"dry-run", no_argument, NULL, 'n'}, {"listener", required_argument, NULL, 'l'},
+		{"control", required_argument, NULL, 'c'}, {"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'}, {0}};
 	struct haulctl ctl = {0};
 	const char *path = NULL;
 	int option;
@@ -291,6 +325,9 @@ int main(int argc, char **argv)
 			break;
 		case 'n':
 			ctl.dry_run = true;
+			break;
+		case 'l':
+			ctl.listener = optarg;
 			break;
 		case 'c':
 			path = optarg;

@@ -90,6 +90,14 @@ static void show_namespace(struct json_object *ns)
 		strcmp(show_text(ns, "state"), "lost") ? "" : "  LOST", show_text(ns, "path"));
 }
 
+static void show_ana(struct json_object *ana)
+{
+	bool at = json_object_object_get(ana, "listener");
+
+	printf("  ana group %-4" PRIu64 " %s%s%s\n", show_number(ana, "group"),
+		show_text(ana, "state"), at ? " at " : "", at ? show_text(ana, "listener") : "");
+}
+
 static void show_allowed(struct json_object *host)
 {
 	printf("  allowed: %s\n", json_object_get_string(host));
@@ -101,6 +109,7 @@ static void show_subsystem(struct json_object *subsys)
 	if (show_flag(subsys, "allow_any"))
 		puts("  allowed: any host");
 	show_each(subsys, "allow", show_allowed);
+	show_each(subsys, "ana", show_ana);
 	show_each(subsys, "namespaces", show_namespace);
 }
 

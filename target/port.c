@@ -119,6 +119,12 @@ bool port_is_same_address(const struct port *one, const struct port *other)
 	       !memcmp(&one->configured, &other->configured, sizeof(one->configured));
 }
 
+bool port_listens_at(const struct port *port, const struct port *wanted)
+{
+	return port->ops == wanted->ops &&
+	       !memcmp(&port->address, &wanted->configured, sizeof(port->address));
+}
+
 bool port_is_same(const struct port *one, const struct port *other)
 {
 	return port_is_same_address(one, other) &&

@@ -50,6 +50,8 @@ struct port *port_get(struct port *port);
 void port_put(struct port *port);
 
 bool port_is_same_address(const struct port *one, const struct port *other);
+/* PORT, which may have any free number, listens where WANTED would. */
+bool port_listens_at(const struct port *port, const struct port *wanted);
 /* They were described in the same way. */
 bool port_is_same(const struct port *one, const struct port *other);
 

@@ -151,7 +151,7 @@ def test_haulctl_prints_the_status(start):
 
 
 @pytest.mark.parametrize("args, code, word", [
-    ([], 2, "command"), (["destroy"], 2, "destroy"), (["apply"], 2, "file"), (["status", "x"], 2, "x"),
+    ([], 2, "command"), (["destroy"], 2, "destroy"), (["apply"], 2, "FILE"), (["status", "x"], 2, "x"),
     (["status", "--dry-run"], 2, "--dry-run"), (["apply", "f", "--json"], 2, "--json"),
     (["--nonsense"], 2, "--nonsense"), (["status", "--control", "x" * 200], 2, "long"),
     (["apply", "/no/such/file"], 1, "/no/such/file"), (["status"], 1, "no hauld")])
