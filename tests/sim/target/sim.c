@@ -15,6 +15,7 @@
 #define SIM_SETTLE_TURNS 200
 
 struct nvme_connect_data sim_connect_data;
+struct nvme_reservation_keys sim_pull_keys;
 const char *sim_state = "";
 
 static struct sim *sim_of_conn(const struct conn *conn)
@@ -185,6 +186,8 @@ bool sim_do_any_pull(struct sim_conn *sc, unsigned which, uint16_t status)
 	else if (!sim_of_conn(sc->conn)->keeps_data)
 		for (uint32_t at = 0; at + 4 <= request->data_len; at += 4)
 			memcpy((char *)request->bytes + at, &request->cmd.cdw2, 4);
+	if (request->cmd.opcode != NVME_OPC_FABRICS && request->data_len <= sizeof(sim_pull_keys))
+		memcpy(request->bytes, &sim_pull_keys, request->data_len);
 	request_pulled(request, status);
 	return true;
 }
