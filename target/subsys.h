@@ -38,6 +38,7 @@ void ns_place_put(struct ns_place *place);
 
 #define NS_NGUID_BYTES 16
 #define NS_EUI64_BYTES 8
+
 struct reservation_owner;
 
 struct ns {
