@@ -11,6 +11,7 @@
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/event.h"
+#include "target/reactor.h"
 #include "target/reservation_log.h"
 #include "target/smart.h"
 #include "target/subsys.h"
@@ -318,6 +319,8 @@ static const struct feature *feature_find(const struct ctrl *ctrl, uint8_t fid)
 		if (feature->fid != fid)
 			continue;
 		if (fid == NVME_FEAT_VOLATILE_WRITE_CACHE && !ctrl->subsys->volatile_cache)
+			return NULL;
+		if (fid == NVME_FEAT_WRITE_PROTECT && !write_protect_offered(ctrl->reactor->target))
 			return NULL;
 		return feature->discovery || !ctrl->subsys->discovery ? feature : NULL;
 	}

@@ -12,9 +12,11 @@
 #include "target/ctrl.h"
 #include "target/error_log.h"
 #include "target/fused.h"
+#include "target/reactor.h"
 #include "target/smart.h"
 #include "target/subsys.h"
 #include "target/transport.h"
+#include "target/write_protect.h"
 
 #define IDENTIFY_MODEL	   "haul NVMe-oF target"
 #define IDENTIFY_FIRMWARE  HAUL_VERSION
@@ -96,7 +98,8 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	id->acwu = le16(FUSED_MAX_BYTES / IDENTIFY_MAX_BLOCK - 1);
 	id->vwc = NVME_ID_VWC_FLUSH_ALL_YES |
 		  (ctrl->subsys->volatile_cache ? NVME_ID_VWC_PRESENT : 0);
-	id->nwpc = NVME_ID_NWPC_SET | NVME_ID_NWPC_UNTIL_POWER_CYCLE;
+	if (write_protect_offered(ctrl->reactor->target))
+		id->nwpc = NVME_ID_NWPC_SET | NVME_ID_NWPC_UNTIL_POWER_CYCLE;
 	id->ofcs = le16(NVME_ID_OFCS_DISCONNECT);
 	return 0;
 }

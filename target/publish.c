@@ -15,6 +15,7 @@
 #include "target/reactor_ns.h"
 #include "target/reservation_owner.h"
 #include "target/target.h"
+#include "target/write_protect.h"
 
 static_assert(PUBLISH_MAX_PARTS == TARGET_MAX_REACTORS);
 
@@ -311,6 +312,9 @@ void publish_start(struct publish *publish, struct catalog *catalog,
 	publish_take_refs(publish);
 	publish->error = reservation_adopt(
 		publish->target->reservations, catalog, publish->why, sizeof(publish->why));
+	if (!publish->error)
+		publish->error = write_protect_adopt(
+			publish->target->reservations, catalog, publish->why, sizeof(publish->why));
 	publish_ask_all(publish, publish->error ? publish_abandon : publish_attach);
 }
 

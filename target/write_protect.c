@@ -8,7 +8,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "proto/base/log.h"
 #include "target/catalog.h"
 #include "target/change.h"
 #include "target/cmd.h"
@@ -17,7 +19,9 @@
 #include "target/range_lock.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
+#include "target/reservation_owner.h"
 #include "target/target.h"
+#include "target/write_protect_store.h"
 
 struct write_protect {
 	struct change change; /* the control thread's */
@@ -51,6 +55,44 @@ static void write_protect_enter(struct ns *ns, uint8_t state)
 void write_protect_take_over(struct ns *ns, const struct ns *before)
 {
 	write_protect_enter(ns, before->write_protect);
+}
+
+bool write_protect_offered(const struct target *target)
+{
+	return target->reservations && write_protect_store_is_there(&target->reservations->store);
+}
+
+struct write_protect_adoption {
+	const struct reservation_store *store;
+	uint64_t generation; /* of what is new */
+	char *why;
+	size_t why_size;
+};
+
+static int write_protect_adopt_one(void *context, struct subsys *subsys, struct ns *ns)
+{
+	const struct write_protect_adoption *adoption = context;
+	int found;
+
+	if (ns->place->generation != adoption->generation)
+		return 0;
+	found = write_protect_store_load(adoption->store, &ns->uuid);
+	if (found > 0)
+		write_protect_enter(ns, NVME_WRITE_PROTECT_SET);
+	if (found < 0)
+		snprintf(adoption->why, adoption->why_size,
+			"whether namespace %u of %s is write-protected cannot be read: %s",
+			ns->nsid, subsys->nqn, strerror(-found));
+	return min_of(found, 0);
+}
+
+int write_protect_adopt(
+	struct reservation_table *table, const struct catalog *catalog, char *why, size_t why_size)
+{
+	struct write_protect_adoption adoption = {
+		&table->store, catalog->generation, why, why_size};
+
+	return catalog_for_each_ns(catalog, write_protect_adopt_one, &adoption);
 }
 
 uint32_t write_protect_get(const struct request *request, uint32_t nsid)
@@ -96,11 +138,30 @@ static uint32_t write_protect_count(struct write_protect *protect, const struct 
 	return protect->status ? 0 : nr;
 }
 
+/* As CATALOG has it. */
+static int write_protect_save(const struct write_protect *protect, const struct catalog *catalog)
+{
+	const struct reservation_store *store = &protect->target->reservations->store;
+	const struct subsys *subsys = catalog_find(catalog, protect->nqn);
+	int error = 0;
+
+	for (uint32_t nsid = 1; !error && subsys && nsid < subsys->ns_limit; nsid++) {
+		const struct ns *ns = subsys->ns[nsid];
+
+		if (write_protect_means(protect, ns))
+			error = write_protect_store_save(
+				store, &ns->uuid, ns->write_protect == NVME_WRITE_PROTECT_SET);
+	}
+	return error;
+}
+
+/* Stored before it counts: what a host was told stays true. */
 static int write_protect_make(struct change *change, const struct catalog *now,
 	struct catalog **ret, char *why, size_t why_size)
 {
 	struct write_protect *protect = container_of(change, struct write_protect, change);
 	const struct subsys *subsys = catalog_find(now, protect->nqn);
+	int error;
 
 	if (!write_protect_count(protect, subsys))
 		return 0;
@@ -113,7 +174,13 @@ static int write_protect_make(struct change *change, const struct catalog *now,
 	for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++)
 		if (write_protect_means(protect, subsys->ns[nsid]))
 			write_protect_enter(subsys->ns[nsid], protect->wanted);
-	return 0;
+	error = write_protect_save(protect, *ret);
+	if (error) {
+		snprintf(why, why_size, "write protection cannot be stored: %s", strerror(-error));
+		catalog_free(*ret);
+		*ret = NULL;
+	}
+	return error;
 }
 
 static void write_protect_come_home(struct loop_message *message);
@@ -122,9 +189,14 @@ static void write_protect_over(struct change *change, int error, const char *why
 {
 	struct write_protect *protect = container_of(change, struct write_protect, change);
 
-	(void)why;
-	if (error)
+	if (error) {
+		log_warning("%s: %s", protect->nqn, why);
 		protect->status = NVME_SC_INTERNAL;
+		if (write_protect_save(protect, protect->target->catalog))
+			log_warning("%s: the write protection that is stored may not be that which "
+				    "counts",
+				protect->nqn);
+	}
 	protect->message.fn = write_protect_come_home;
 	loop_send(protect->home, &protect->message);
 }

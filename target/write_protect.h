@@ -9,10 +9,16 @@
 #define HAUL_TARGET_WRITE_PROTECT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "proto/base/compiler.h"
+
+struct catalog;
 struct ns;
 struct request;
+struct reservation_table;
+struct target;
 
 /* The state of namespace NSID, which is there. */
 uint32_t write_protect_get(const struct request *request, uint32_t nsid);
@@ -21,5 +27,11 @@ void write_protect_set(struct request *request);
 
 /* On the control thread, before NS is published: it stays as BEFORE was. */
 void write_protect_take_over(struct ns *ns, const struct ns *before);
+/* ... and those of CATALOG that are new are as a host has left them in an earlier life. */
+int write_protect_adopt(struct reservation_table *table, const struct catalog *catalog, char *why,
+	size_t why_size) must_check;
+
+/* A protected namespace has to be so after a power cycle, too: not without a state directory. */
+bool write_protect_offered(const struct target *target);
 
 #endif

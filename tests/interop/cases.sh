@@ -15,7 +15,8 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	kernel_host_connects_all_through_a_wildcard_listener_tcp kernel_host_connects_all_through_a_wildcard_listener_rdma
 	kernel_host_at_several_queue_sizes_tcp kernel_host_at_several_queue_sizes_rdma kernel_host_is_told_why_it_is_refused_tcp
 	kernel_host_discards_on_hauld_tcp kernel_host_discards_on_hauld_rdma
-	kernel_host_follows_changes_tcp kernel_host_follows_changes_rdma kernel_host_reads_log_pages_tcp kernel_host_reads_log_pages_rdma
+	kernel_host_follows_changes_tcp kernel_host_follows_changes_rdma nvme_cli_identifies_and_sets_tcp nvme_cli_identifies_and_sets_rdma
+	kernel_host_reads_log_pages_tcp kernel_host_reads_log_pages_rdma
 	kernel_host_resets_hauld_under_load_tcp kernel_host_resets_hauld_under_load_rdma
 	hauld_drains_under_a_kernel_host_tcp hauld_drains_under_a_kernel_host_rdma
 	haul_discovers_kernel_target_tcp haul_discovers_kernel_target_rdma
@@ -39,6 +40,7 @@ cleanup() {
 	tests/lab/nvmet clear
 	umount $tmp.mount 2>/dev/null && rmdir $tmp.mount
 	[ ! -e $null_blk ] || { echo 0 > $null_blk/power; rmdir $null_blk; }
+	rm -rf "$tmp".state
 	rm -f "$tmp".*
 }
 
@@ -330,6 +332,108 @@ PY
 }
 kernel_host_reads_log_pages_tcp() { kernel_host_reads_log_pages tcp; }
 kernel_host_reads_log_pages_rdma() { kernel_host_reads_log_pages rdma; }
+
+# cli_reads COMMAND...: nvme prints it for people and as JSON that is JSON, ends with 0 and has nothing to complain of.
+cli_reads() {
+	local form
+	for form in normal json; do
+		nvme "$@" -o $form > $tmp.page 2> $tmp.complaint || { cat $tmp.page $tmp.complaint; fail "nvme $* -o $form failed"; }
+		[ ! -s $tmp.complaint ] || { cat $tmp.complaint; fail "nvme $* -o $form: $(tail -1 $tmp.complaint)"; }
+		[ $form = normal ] || [ ! -s $tmp.page ] || /usr/bin/python3 -m json.tool $tmp.page > /dev/null || { cat $tmp.page; fail "nvme $* gave no JSON"; }
+	done
+}
+
+# cli_says WORD COMMAND...: nvme prints it, and WORD is in what it prints.
+cli_says() {
+	local word=$1
+	shift
+	nvme "$@" > $tmp.page 2>&1 || { cat $tmp.page; fail "nvme $* failed"; }
+	grep -q -- "$word" $tmp.page || { cat $tmp.page; fail "nvme $* does not say $word"; }
+}
+
+# becomes VALUE COMMAND...
+becomes() {
+	local value=$1 i
+	shift
+	for ((i = 0; i < 50; i++)); do
+		[ "$("$@")" != "$value" ] || return 0
+		sleep 0.2
+	done
+	fail "$*: $("$@"), not $value"
+}
+
+# Whatever nvme-cli can ask a controller and a namespace for: Identify, features, registers.
+nvme_cli_identifies_and_sets() {
+	local controller fid sel what
+	truncate -s 64M $tmp.img
+	mkdir -p $tmp.state
+	run_hauld --listen "$1://$address:4420" --export "$tmp.img,nqn=$nqn" --state $tmp.state
+	kernel_connect "$1"
+	controller=${disk%n1}
+	for what in id-ctrl list-ns nvm-id-ctrl; do
+		cli_reads $what "$controller"
+	done
+	cli_says 'NVM *Command *Set\|0x1' id-iocs -H "$controller" # which knows no JSON
+	for what in id-ns ns-descs nvm-id-ns cmdset-ind-id-ns; do
+		cli_reads $what "$disk"
+	done
+	cli_reads list
+	cli_reads list -v
+	cli_reads list-subsys
+	cli_says 'ver *: 0x20000' id-ctrl "$controller"
+	cli_says "$nqn" id-ctrl "$controller"
+	cli_says 'Namespace Write Protect' id-ctrl -H "$controller"
+	cli_says 'Data Size: 512 bytes' id-ns -H "$disk"
+	nvme show-regs "$controller" > $tmp.page 2>&1 || { cat $tmp.page; fail "nvme show-regs failed"; }
+	nvme show-regs -H "$controller" > $tmp.page 2>&1 || { cat $tmp.page; fail "nvme show-regs -H failed"; }
+	[ "$(nvme get-ns-id "$disk")" = "$disk: namespace-id:1" ] || fail "nvme get-ns-id: $(nvme get-ns-id "$disk")"
+	nvme id-ns "$disk" -o json > $tmp.page
+	nvme ns-descs "$disk" -o json > $tmp.descs
+	/usr/bin/python3 - "$disk" $tmp.page $tmp.descs << 'PY' || fail "the kernel and nvme-cli see another namespace"
+import json, pathlib, sys
+disk = pathlib.Path("/sys/block") / pathlib.Path(sys.argv[1]).name
+page, descs = (json.load(open(name)) for name in sys.argv[2:])
+print(page, descs)
+text = lambda name: disk.joinpath(name).read_text().strip()
+assert page["nsze"] == page["ncap"] == int(text("size")) == 131072 and page["nmic"] == 1
+assert page["nvmcap"] == 64 << 20 and page["lbafs"][0] == {"ms": 0, "ds": 9, "rp": 0}
+plain = lambda value: value.replace("-", "").replace(" ", "").lower()
+assert plain(page["nguid"]) == plain(text("nguid")) == plain(text("uuid"))
+assert plain(page["eui64"]) == plain(text("eui"))
+assert text("wwid") == "uuid." + text("uuid")
+PY
+	# What belongs to the controller, then what belongs to the namespace.
+	for sel in 0 1 2 3; do
+		for fid in 1 2 4 6 7 0x0a 0x0b 0x0f 0x16 0x19; do
+			nvme get-feature "$controller" -f $fid -s $sel > $tmp.page 2>&1 || { cat $tmp.page; fail "nvme get-feature -f $fid -s $sel failed"; }
+		done
+		for fid in 5 0x82 0x83 0x84; do
+			nvme get-feature "$disk" -n 1 -f $fid -s $sel > $tmp.page 2>&1 || { cat $tmp.page; fail "nvme get-feature -f $fid -s $sel failed"; }
+		done
+	done
+	for fid in 1 2 4 6 7 0x0a 0x0b 0x0f 0x16; do
+		nvme get-feature "$controller" -f $fid -H > $tmp.page 2>&1 || { cat $tmp.page; fail "nvme get-feature -f $fid -H failed"; }
+	done
+	nvme get-feature "$controller" -f 0x81 --cdw11=1 -l 16 -b > /dev/null || fail "nvme get-feature -f 0x81 failed"
+	nvme set-feature "$controller" -f 4 -V 0x15e > /dev/null || fail "nvme set-feature -f 4 failed"
+	cli_says '0x0*15e' get-feature "$controller" -f 4
+	nvme set-feature "$controller" -f 1 -V 0 > /dev/null 2>&1 && fail "nvme set-feature changed what cannot be changed"
+	nvme set-feature "$controller" -f 4 -V 0x15e -s > /dev/null 2>&1 && fail "nvme set-feature saved what cannot be saved"
+	# The kernel hears of it by an event, and makes its disk read-only.
+	nvme set-feature "$disk" -n 1 -f 0x84 -V 1 > /dev/null || fail "nvme set-feature -f 0x84 failed"
+	becomes 1 blockdev --getro "$disk"
+	dd if=/dev/zero of="$disk" bs=4k count=1 oflag=direct status=none 2> /dev/null && fail "a protected namespace was written"
+	nvme set-feature "$disk" -n 1 -f 0x84 -V 0 > /dev/null || fail "nvme set-feature -f 0x84 -V 0 failed"
+	becomes 0 blockdev --getro "$disk"
+	dd if=/dev/zero of="$disk" bs=4k count=1 oflag=direct status=none || fail "dd failed"
+	for what in format sanitize create-ns device-self-test security-recv dir-receive virt-mgmt; do
+		nvme $what "$controller" > /dev/null 2>&1 && fail "nvme $what succeeded"
+	done
+	kernel_disconnect
+	stop_hauld
+}
+nvme_cli_identifies_and_sets_tcp() { nvme_cli_identifies_and_sets tcp; }
+nvme_cli_identifies_and_sets_rdma() { nvme_cli_identifies_and_sets rdma; }
 
 # Controller resets while fio writes: every queue goes and comes back, and the data is right.
 kernel_host_resets_hauld_under_load() {

@@ -49,7 +49,7 @@ IO_CONTROLLER = [
     (525, 1, "VWC", 7),                                          # Flush of all; the first disk is a file
     (526, 2, "AWUN", 0), (528, 2, "AWUPF", 0),
     (530, 1, "ICSVSCC", 0),
-    (531, 1, "NWPC", 3),                                         # set, none, until the power cycle
+    (531, 1, "NWPC", 0),                                         # not without a state directory
     (532, 2, "ACWU", ANY),
     (534, 2, "OCFS", 1),
     (536, 4, "SGLS", lambda v: v & 3 and v & 1 << 20),

@@ -33,8 +33,10 @@ subsystems:
         nsid: 4
         readonly: true
 """)
-    daemon = start_hauld("--config", str(path), engine=request.param)
-    daemon.path = path
+    state = tmp_path / "state"
+    state.mkdir()
+    daemon = start_hauld("--config", str(path), "--state", str(state), engine=request.param)
+    daemon.path, daemon.state = path, state
     return daemon
 
 
@@ -173,3 +175,32 @@ def test_a_host_that_writes_all_the_time_sees_one_edge(hauld):
             assert queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 256), read=131072)[1] == first
         assert put(admin, NONE) == 0
         busy.error = None
+
+
+def test_protection_is_there_after_a_restart_unless_it_was_until_then(hauld, start_hauld):
+    """8.12, figure 596"""
+    with nvmetcp.Admin(hauld.address, NQN) as admin:
+        assert put(admin, SET) == put(admin, UNTIL, nsid=2) == 0
+        assert len(list(hauld.state.iterdir())) == 1
+    assert hauld.stop() == 0
+    hauld = start_hauld("--config", str(hauld.path), "--state", str(hauld.state))
+    with nvmetcp.Admin(hauld.address, NQN) as admin, admin.io_queue() as queue:
+        assert [get(admin, nsid) for nsid in (1, 2)] == [SET, NONE]
+        assert write(queue, 1) == WRITE_PROTECTED and write(queue, 2) == 0
+        assert admin.identify(0, nsid=1)[1][99] == 1
+        assert put(admin, UNTIL) == 0, "then it ends with the next one"
+        assert put(admin, NONE) == NOT_CHANGEABLE
+
+
+def test_what_cannot_be_stored_is_not_so(hauld):
+    with nvmetcp.Admin(hauld.address, NQN) as admin, admin.io_queue() as queue:
+        hauld.state.rmdir()
+        assert put(admin, SET) == 0x006, "Internal Error"
+        assert get(admin) == NONE and write(queue) == 0
+
+
+def test_without_a_state_directory_it_is_not_offered(own):
+    with own.admin() as admin:
+        assert admin.identify(1)[1][531] == 0
+        assert put(admin, SET) == nvme.INVALID_FIELD
+        assert admin.command(nvme.GET_FEATURES, nsid=1, cdw=(FID,))[0].status == nvme.INVALID_FIELD

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which namespaces are protected beyond a power cycle: an empty file in the state directory of
+ * each, named after its UUID. It is there or it is not, whenever the machine stops.
+ */
+#ifndef HAUL_TARGET_WRITE_PROTECT_STORE_H
+#define HAUL_TARGET_WRITE_PROTECT_STORE_H
+
+#include <stdbool.h>
+
+#include "proto/base/compiler.h"
+#include "proto/nvme/name.h"
+
+struct reservation_store;
+
+/* There is a state directory. From any thread: it stays so. */
+bool write_protect_store_is_there(const struct reservation_store *store);
+/* Returns when it is on the disk. */
+int write_protect_store_save(const struct reservation_store *store, const struct nvme_uuid *uuid,
+	bool protect) must_check;
+/* 1: protected; 0: not; or an error. */
+int write_protect_store_load(
+	const struct reservation_store *store, const struct nvme_uuid *uuid) must_check;
+
+#endif
