@@ -12,6 +12,7 @@
 #include "target/ctrl.h"
 #include "target/error_log.h"
 #include "target/fused.h"
+#include "target/identify_ctrls.h"
 #include "target/reactor.h"
 #include "target/smart.h"
 #include "target/subsys.h"
@@ -231,12 +232,14 @@ static uint16_t identify_fill_ns(const struct request *request, const struct ns 
 
 	switch (identify->cns) {
 	case NVME_CNS_NS:
+	case NVME_CNS_ALLOCATED_NS:
 		return ns ? identify_ns(request->conn->member.ctrl, ns, page) : 0;
 	case NVME_CNS_NS_DESC_LIST:
 		return ns ? identify_ns_descs(ns, page) : CMD_INVALID_FIELD;
 	case NVME_CNS_INDEPENDENT_NS:
 		return ns ? identify_ns_independent(ns, page) : 0;
-	default: /* NVME_CNS_CSI_NS: the NVM command set's page has nothing to say without metadata
+	default: /* NVME_CNS_CSI_NS, NVME_CNS_CSI_ALLOCATED_NS: the NVM command set's page has
+		  * nothing to say without metadata
 		  */
 		return identify->csi == NVME_CSI_NVM ? 0 : CMD_INVALID_FIELD;
 	}
@@ -256,12 +259,17 @@ static uint16_t identify_fill(const struct request *request, const struct ctrl *
 	case NVME_CNS_NS_DESC_LIST:
 	case NVME_CNS_CSI_NS:
 	case NVME_CNS_INDEPENDENT_NS:
+	case NVME_CNS_ALLOCATED_NS:
+	case NVME_CNS_CSI_ALLOCATED_NS:
 		if (!nsid_valid(nsid))
 			return NVME_SC_INVALID_NS | NVME_STATUS_DNR;
 		return identify_fill_ns(request, subsys_ns(ctrl->subsys, nsid), page);
+	/* What there is is attached to every controller: allocated ones are active. */
 	case NVME_CNS_ACTIVE_NS_LIST:
+	case NVME_CNS_ALLOCATED_NS_LIST:
 		return identify_ns_list(ctrl->subsys, nsid, page);
 	case NVME_CNS_CSI_ACTIVE_NS_LIST:
+	case NVME_CNS_CSI_ALLOCATED_NS_LIST:
 		if (identify->csi != NVME_CSI_NVM)
 			return CMD_INVALID_FIELD;
 		return identify_ns_list(ctrl->subsys, nsid, page);
@@ -274,6 +282,14 @@ static uint16_t identify_fill(const struct request *request, const struct ctrl *
 	}
 }
 
+static bool identify_is_of_ctrls(const struct request *request)
+{
+	uint8_t cns = request->cmd.identify.cns;
+
+	return (cns == NVME_CNS_NS_CTRL_LIST || cns == NVME_CNS_CTRL_LIST) &&
+	       !request->conn->subsys->discovery;
+}
+
 uint16_t cmd_identify_prepare(struct request *request)
 {
 	request->data_len = NVME_IDENTIFY_SIZE;
@@ -283,6 +299,15 @@ uint16_t cmd_identify_prepare(struct request *request)
 void cmd_identify_run(struct request *request)
 {
 	struct ctrl *ctrl = request->conn->member.ctrl;
+	uint16_t status;
 
-	request_complete(request, identify_fill(request, ctrl, request->bytes));
+	if (!identify_is_of_ctrls(request)) {
+		request_complete(request, identify_fill(request, ctrl, request->bytes));
+		return;
+	}
+	status = identify_ctrls_check(request);
+	if (status)
+		request_complete(request, status);
+	else
+		identify_ctrls_run(request);
 }

@@ -370,11 +370,13 @@ nvme_cli_identifies_and_sets() {
 	run_hauld --listen "$1://$address:4420" --export "$tmp.img,nqn=$nqn" --state $tmp.state
 	kernel_connect "$1"
 	controller=${disk%n1}
-	for what in id-ctrl list-ns nvm-id-ctrl; do
+	for what in id-ctrl list-ns "list-ns --all" list-ctrl "list-ctrl -n 1" nvm-id-ctrl ana-log resv-notif-log; do
+		# shellcheck disable=SC2086 # options are words of their own
 		cli_reads $what "$controller"
 	done
-	cli_says 'NVM *Command *Set\|0x1' id-iocs -H "$controller" # which knows no JSON
-	for what in id-ns ns-descs nvm-id-ns cmdset-ind-id-ns; do
+	cli_says 'NVM Command Set' id-iocs "$controller" # which knows no JSON
+	for what in id-ns "id-ns --force" ns-descs nvm-id-ns cmdset-ind-id-ns "resv-report --eds"; do
+		# shellcheck disable=SC2086
 		cli_reads $what "$disk"
 	done
 	cli_reads list

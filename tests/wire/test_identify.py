@@ -2,6 +2,7 @@
 """Identify (NVMe base 2.0 5.17, NVM command set 1.0 4.1.5): each field beside the figure that defines it."""
 import socket
 import struct
+import time
 
 import conftest
 import nvme
@@ -11,6 +12,7 @@ from events import Host
 
 NS, CTRL, ACTIVE, DESCRIPTORS, SETS, CSI_NS, CSI_CTRL, CSI_ACTIVE, INDEPENDENT = range(9)
 IO_COMMAND_SETS = 0x1C
+ALLOCATED_LIST, ALLOCATED, NS_CTRLS, CTRLS, CSI_ALLOCATED_LIST, CSI_ALLOCATED = 0x10, 0x11, 0x12, 0x13, 0x1A, 0x1B
 
 
 def field(data, at, size):
@@ -254,7 +256,7 @@ def test_default_names_of_memory_are_those_of_its_place(start_hauld):
 
 # --- lists and what is not there ----------------------------------------------------------------
 
-@pytest.mark.parametrize("cns", [ACTIVE, CSI_ACTIVE])
+@pytest.mark.parametrize("cns", [ACTIVE, CSI_ACTIVE, ALLOCATED_LIST, CSI_ALLOCATED_LIST])
 @pytest.mark.parametrize("start, expect", [(0, [1, 3, 4]), (2, [3, 4]), (3, [4]), (4, []), (1024, []), (0xFFFFFFFD, []),
                                            (0xFFFFFFFE, None), (0xFFFFFFFF, None)])
 def test_active_namespace_lists(own, cns, start, expect):
@@ -267,7 +269,7 @@ def test_active_namespace_lists(own, cns, start, expect):
             assert list(struct.unpack("<1024I", data)) == expect + [0] * (1024 - len(expect))
 
 
-@pytest.mark.parametrize("cns", [NS, DESCRIPTORS, CSI_NS, INDEPENDENT])
+@pytest.mark.parametrize("cns", [NS, DESCRIPTORS, CSI_NS, INDEPENDENT, ALLOCATED, CSI_ALLOCATED])
 @pytest.mark.parametrize("nsid", [2, 9, 1024, 0, 1025, 0xFFFFFFFE, 0xFFFFFFFF])
 def test_namespaces_that_are_not_there(own, cns, nsid):
     """B048. 5.17.2: zeros for an id without a namespace, but for the descriptors, whose list cannot be empty."""
@@ -284,7 +286,7 @@ def test_namespaces_that_are_not_there(own, cns, nsid):
 def test_the_nvm_command_set_is_the_only_one(own):
     """5.17.2.5, .6, .7 and .21"""
     with own.admin() as admin:
-        for cns in (CSI_NS, CSI_CTRL, CSI_ACTIVE):
+        for cns in (CSI_NS, CSI_CTRL, CSI_ACTIVE, CSI_ALLOCATED, CSI_ALLOCATED_LIST):
             assert admin.identify(cns, nsid=1, csi=0)[0].status == 0
             for csi in (1, 2, 3, 0x30, 0xFF):
                 assert admin.identify(cns, nsid=1, csi=csi)[0].status == nvme.INVALID_FIELD
@@ -292,8 +294,50 @@ def test_the_nvm_command_set_is_the_only_one(own):
         assert data == b"\1" + bytes(4095), "one combination, of bit 0"
 
 
-# Figure 273: what an I/O controller has to have; all others are refused but those that go with what is offered.
-HAVE = {NS, CTRL, ACTIVE, DESCRIPTORS, CSI_NS, CSI_CTRL, CSI_ACTIVE, INDEPENDENT, IO_COMMAND_SETS}
+def test_allocated_namespaces_are_the_active_ones(own):
+    with own.admin() as admin:
+        for nsid in (1, 2, 3, 4):
+            assert admin.identify(ALLOCATED, nsid=nsid)[1] == admin.identify(NS, nsid=nsid)[1]
+            assert admin.identify(CSI_ALLOCATED, nsid=nsid)[1] == admin.identify(CSI_NS, nsid=nsid)[1]
+
+
+def controllers(admin, cns, *, nsid=0, start=0):
+    cqe, data = admin.identify(cns, nsid=nsid, cntid=start)
+    assert cqe.status == 0
+    count, *ids = struct.unpack("<2048H", data)
+    assert not any(ids[count:])
+    return ids[:count]
+
+
+def test_controller_lists_have_all_of_the_subsystem(start_hauld, tmp_path):
+    """5.17.2.12, 5.17.2.13: those of all reactors, in order, from an identifier on; not those of other subsystems."""
+    hauld = start_hauld("--config", str(conftest.config(tmp_path)), "--threads", "3")
+    admins = [nvmetcp.Admin(hauld.address, conftest.MAIN, hostnqn=f"nqn.2026-11.io.haul:h{n}") for n in range(7)]
+    with nvmetcp.Admin(hauld.address, conftest.BLOCKS_4K) as other:
+        ids = sorted(admin.cntlid for admin in admins)
+        assert len({one % 3 for one in ids}) == 3, "of each reactor"
+        assert controllers(admins[0], CTRLS) == ids
+        assert controllers(admins[6], NS_CTRLS, nsid=3) == ids
+        assert controllers(admins[6], CTRLS, start=ids[2]) == ids[2:]
+        assert controllers(admins[6], CTRLS, start=ids[2] + 1) == ids[3:]
+        assert controllers(admins[6], CTRLS, start=0xFFFF) == []
+        assert controllers(other, CTRLS) == [other.cntlid]
+        assert controllers(admins[0], NS_CTRLS, nsid=2) == [], "no such namespace"
+        for nsid, expect in ((0xFFFFFFFF, nvme.INVALID_FIELD), (0, nvme.INVALID_NAMESPACE),
+                             (1025, nvme.INVALID_NAMESPACE)):
+            assert admins[0].identify(NS_CTRLS, nsid=nsid)[0].status == expect
+        admins.pop().close()
+        left = sorted(admin.cntlid for admin in admins)
+        limit = time.monotonic() + 5
+        while controllers(admins[0], CTRLS) != left:
+            assert time.monotonic() < limit
+    for admin in admins:
+        admin.close()
+
+
+# Figure 273: what an I/O controller has to have, and some that it may have without namespace management.
+HAVE = {NS, CTRL, ACTIVE, DESCRIPTORS, CSI_NS, CSI_CTRL, CSI_ACTIVE, INDEPENDENT, IO_COMMAND_SETS} | {
+    ALLOCATED_LIST, ALLOCATED, NS_CTRLS, CTRLS, CSI_ALLOCATED_LIST, CSI_ALLOCATED}
 
 
 def test_other_cns_are_refused(own):
