@@ -165,6 +165,10 @@ bool cmd_flush_next(
 	if (nsid >= subsys->ns_limit)
 		return false;
 	request->nr_parts = nsid + 1;
+	/* The namespace before has nothing of it any more. The next one may have to be awaited by
+	 * another command. */
+	if (request->awaited_by)
+		reservation_request_over(request);
 	request_set_ns(request, reactor_ns_find(request->conn->reactor, subsys, nsid));
 	request->io.op = BACKEND_FLUSH;
 	request_submit(request, done);

@@ -26,6 +26,7 @@ struct host {
 struct fixture {
 	struct sim *sim;
 	struct host hosts[NR_HOSTS];
+	uint32_t nsid; /* that commands are for */
 };
 
 static struct sim_conn *connect_as(
@@ -53,7 +54,7 @@ static struct host host_as(struct sim *sim, unsigned number)
 /* Hosts 1 to 3, their queues spread over the reactors. */
 static struct fixture setup(void)
 {
-	struct fixture fixture = {.sim = sim_create(3, MEMORY)};
+	struct fixture fixture = {.sim = sim_create(3, MEMORY), .nsid = 1};
 
 	for (unsigned i = 0; i < NR_HOSTS; i++)
 		fixture.hosts[i] = host_as(fixture.sim, i + 1);
@@ -63,7 +64,8 @@ static struct fixture setup(void)
 static void send_keys(struct fixture *fixture, struct host *host, uint8_t opcode, uint32_t word,
 	uint64_t current, uint64_t key)
 {
-	struct nvme_cmd cmd = sim_cmd(opcode, 1, opcode == NVME_OPC_RESERVATION_RELEASE ? 8 : 16);
+	struct nvme_cmd cmd =
+		sim_cmd(opcode, fixture->nsid, opcode == NVME_OPC_RESERVATION_RELEASE ? 8 : 16);
 
 	cmd.cdw10 = le32(word);
 	sim_pull_keys = (struct nvme_reservation_keys){le64(current), le64(key)};
@@ -258,6 +260,38 @@ static void preempt_and_abort_waits_for_the_disk(void **state)
 	assert_int_equal(nvme_cqe_status(&hosts[1].queue->last), 0);
 	assert_int_equal(sim->nr_ios, 1);
 	sim_destroy(sim);
+}
+
+/* A Flush of all namespaces is with one disk after the other, and each may be awaited. */
+static void flush_of_all_is_awaited_namespace_by_namespace(void **state)
+{
+	const uint32_t nsids[] = {1, 3};
+	struct fixture fixture = setup();
+	struct host *hosts = fixture.hosts;
+	struct nvme_cmd cmd = sim_cmd(NVME_OPC_FLUSH, NVME_NSID_ALL, 0);
+	unsigned before, flushed;
+
+	(void)state;
+	for (unsigned i = 0; i < 2 * ARRAY_SIZE(nsids); i++) {
+		fixture.nsid = nsids[i / 2];
+		must_register(&fixture, &hosts[i % 2]);
+	}
+	fixture.sim->auto_disk = false;
+	flushed = hosts[0].queue->nr_replies;
+	assert_true(sim_send(fixture.sim, hosts[0].queue, &cmd));
+	sim_settle(fixture.sim);
+	for (unsigned i = 0; i < ARRAY_SIZE(nsids); i++) {
+		fixture.nsid = nsids[i];
+		before = hosts[1].queue->nr_replies;
+		preempt(&fixture, NVME_RESERVATION_PREEMPT_ABORT);
+		assert_int_equal(hosts[1].queue->nr_replies, before);
+		assert_true(sim_do_io(fixture.sim, 0, 0));
+		sim_settle(fixture.sim);
+		assert_int_equal(hosts[1].queue->nr_replies, before + 1);
+		assert_int_equal(nvme_cqe_status(&hosts[1].queue->last), 0);
+	}
+	assert_int_equal(hosts[0].queue->nr_replies, flushed + 1);
+	sim_destroy(fixture.sim);
 }
 
 static void preempt_alone_does_not_wait(void **state)
@@ -532,6 +566,7 @@ int main(void)
 		cmocka_unit_test(reservation_outlives_a_change_of_the_catalog),
 		cmocka_unit_test(reservation_is_found_by_uuid),
 		cmocka_unit_test(preempt_and_abort_waits_for_the_disk),
+		cmocka_unit_test(flush_of_all_is_awaited_namespace_by_namespace),
 		cmocka_unit_test(preempt_alone_does_not_wait),
 		cmocka_unit_test(data_on_its_way_is_aborted),
 		cmocka_unit_test(command_that_waits_is_aborted),
