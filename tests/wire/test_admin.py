@@ -290,8 +290,8 @@ def test_answers_carry_nothing_of_earlier_buffers(target):
     pattern = b"\xd1\x5c\xa5\x3e" * 1024
     with target.admin() as admin, admin.io_queue() as queue:
         for _ in range(4):
-            queue.command(nvme.WRITE, nsid=3, cdw=nvme.rw_cdw(0, 8), write=pattern)
-            queue.command(nvme.READ, nsid=3, cdw=nvme.rw_cdw(0, 8), read=4096)
+            queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(0, 8), write=pattern)
+            queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 8), read=4096)
             for cns in (0, 1, 2, 3):
                 assert b"\xd1\x5c\xa5\x3e" not in admin.identify(cns, nsid=1)[1]
         for lid in (1, 2, 3, 4, 5):

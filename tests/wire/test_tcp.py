@@ -13,12 +13,12 @@ from nvmetcp import FES_DATA_RANGE, FES_HEADER_DIGEST, FES_INVALID_HEADER, FES_S
 
 def write_command(queue, length, *, cid=1, slba=0):
     return queue.capsule(nvme.command(
-        nvme.WRITE, cid=cid, nsid=3, dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, length),
+        nvme.WRITE, cid=cid, nsid=1, dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, length),
         cdw=nvme.rw_cdw(slba, length // 512)))
 
 
 def read_back(queue, slba, count):
-    cqe, data = queue.command(nvme.READ, nsid=3, cdw=nvme.rw_cdw(slba, count), read=count * 512)
+    cqe, data = queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(slba, count), read=count * 512)
     assert cqe.status == 0
     return data
 
@@ -38,7 +38,7 @@ def test_digests_are_used_just_as_asked(target, hdgst, ddgst):
         assert admin.hdgst == hdgst and admin.ddgst == ddgst
         with admin.io_queue(hdgst=hdgst, ddgst=ddgst) as queue:
             data = os.urandom(64 << 10)
-            cqe, _ = queue.command(nvme.WRITE, nsid=3, cdw=nvme.rw_cdw(8, 128), write=data)
+            cqe, _ = queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(8, 128), write=data)
             assert cqe.status == 0
             assert read_back(queue, 8, 128) == data
 
@@ -145,7 +145,7 @@ def test_pdus_may_arrive_byte_by_byte(target):
     with target.admin() as admin, admin.io_queue() as queue:
         data = os.urandom(512)
         raw = queue.capsule(nvme.command(
-            nvme.WRITE, cid=9, nsid=3, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 512),
+            nvme.WRITE, cid=9, nsid=1, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 512),
             cdw=nvme.rw_cdw(5, 1)), data)
         for at in range(len(raw)):
             queue.send(raw[at:at + 1])
@@ -160,7 +160,7 @@ def test_pdus_may_be_cut_anywhere(target, hdgst, ddgst):
             for cut in list(range(1, 100, 7)) + [590, 591, 592]:
                 data = os.urandom(512)
                 raw = queue.capsule(nvme.command(
-                    nvme.WRITE, cid=cut, nsid=3, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 512),
+                    nvme.WRITE, cid=cut, nsid=1, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 512),
                     cdw=nvme.rw_cdw(6, 1)), data)
                 queue.send(raw[:cut])
                 time.sleep(0.002)
@@ -173,7 +173,7 @@ def test_fifty_commands_in_one_segment_are_all_answered(target):
     with target.admin() as admin, admin.io_queue(sqsize=63) as queue:
         dptr = nvme.sgl(nvme.SGL_TRANSPORT, 0, 512)
         queue.send(b"".join(queue.capsule(nvme.command(
-            nvme.READ, cid=cid, nsid=3, dptr=dptr, cdw=nvme.rw_cdw(cid, 1))) for cid in range(50)))
+            nvme.READ, cid=cid, nsid=1, dptr=dptr, cdw=nvme.rw_cdw(cid, 1))) for cid in range(50)))
         left = set(range(50))
         while left:
             pdu = queue.recv_pdu()
@@ -191,7 +191,7 @@ def test_write_data_may_come_in_many_pdus(target, size, piece):
     with target.admin() as admin, admin.io_queue() as queue:
         data = os.urandom(size)
         queue.maxh2cdata = min(queue.maxh2cdata, piece)
-        cqe, _ = queue.command(nvme.WRITE, nsid=3, cdw=nvme.rw_cdw(16, size // 512), write=data)
+        cqe, _ = queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(16, size // 512), write=data)
         assert cqe.status == 0
         assert read_back(queue, 16, size // 512) == data
 
@@ -243,9 +243,9 @@ def test_wrong_data_digest_fails_the_command_and_keeps_the_block(target):
     """TCP 1.0c 3.5.4: a data digest error is the command's, not the connection's."""
     with target.admin(ddgst=True) as admin, admin.io_queue(ddgst=True) as queue:
         good = os.urandom(512)
-        assert queue.command(nvme.WRITE, nsid=3, cdw=nvme.rw_cdw(30, 1), write=good)[0].status == 0
+        assert queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(30, 1), write=good)[0].status == 0
         queue.send(queue.capsule(nvme.command(
-            nvme.WRITE, cid=77, nsid=3, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 512),
+            nvme.WRITE, cid=77, nsid=1, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 512),
             cdw=nvme.rw_cdw(30, 1)), os.urandom(512), bad_ddgst=True))
         assert queue.finish(77)[0].status == nvme.TRANSIENT_TRANSPORT
         assert read_back(queue, 30, 1) == good
@@ -254,9 +254,9 @@ def test_wrong_data_digest_fails_the_command_and_keeps_the_block(target):
 def test_wrong_data_digest_in_the_middle_of_a_write_fails_it(target):
     with target.admin(ddgst=True) as admin, admin.io_queue(ddgst=True) as queue:
         good = os.urandom(1536)
-        assert queue.command(nvme.WRITE, nsid=3, cdw=nvme.rw_cdw(40, 3), write=good)[0].status == 0
+        assert queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(40, 3), write=good)[0].status == 0
         queue.send(queue.capsule(nvme.command(
-            nvme.WRITE, cid=5, nsid=3, dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, 1536),
+            nvme.WRITE, cid=5, nsid=1, dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, 1536),
             cdw=nvme.rw_cdw(40, 3))))
         pdu = queue.recv_pdu()
         cccid, ttag, _, _ = struct.unpack_from("<HHII", pdu.header, 8)
@@ -269,7 +269,7 @@ def test_wrong_data_digest_in_the_middle_of_a_write_fails_it(target):
 
 def test_wrong_header_digest_is_fatal(target):
     with target.admin(hdgst=True) as admin, admin.io_queue(hdgst=True) as queue:
-        queue.send(queue.capsule(nvme.command(nvme.FLUSH, cid=1, nsid=3), bad_hdgst=True))
+        queue.send(queue.capsule(nvme.command(nvme.FLUSH, cid=1, nsid=1), bad_hdgst=True))
         queue.expect_end(FES_HEADER_DIGEST)
     target.still_serves()
 
@@ -289,7 +289,7 @@ def test_the_target_does_not_spin_while_the_rest_is_missing(own):
         for qid, cut in enumerate((1, 8, 40, 72, 74, 76, 77, 2000, 76 + 4096, 76 + 4096 + 2), 1):
             queues.append(admin.io_queue(qid, hdgst=True, ddgst=True))
             queues[-1].send(queues[-1].capsule(nvme.command(
-                nvme.WRITE, cid=1, nsid=3, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 4096),
+                nvme.WRITE, cid=1, nsid=1, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 4096),
                 cdw=nvme.rw_cdw(0, 8)), bytes(4096))[:cut])
         time.sleep(0.2)
         before = cpu_ns()
@@ -310,7 +310,7 @@ def test_in_capsule_write_up_to_ioccsz(target):
         if not limit:
             pytest.skip("this target takes no data in capsules")
         data = os.urandom(limit)
-        cqe, _ = queue.command(nvme.WRITE, nsid=3, cdw=nvme.rw_cdw(64, limit // 512), inline=data)
+        cqe, _ = queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(64, limit // 512), inline=data)
         assert cqe.status == 0
         assert read_back(queue, 64, limit // 512) == data
 
@@ -321,7 +321,7 @@ def test_in_capsule_write_beyond_ioccsz_is_refused(target):
         limit = struct.unpack_from("<I", admin.identify(1)[1], 1792)[0] * 16 - 64
         size = limit + 512
         queue.send(queue.capsule(nvme.command(
-            nvme.WRITE, cid=3, nsid=3, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, size),
+            nvme.WRITE, cid=3, nsid=1, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, size),
             cdw=nvme.rw_cdw(128, size // 512)), b"\x99" * size))
         try:
             assert queue.finish(3)[0].status != 0
@@ -364,18 +364,18 @@ def test_admin_commands_bring_no_more_than_8_kib_in_their_capsule(target, size):
 def test_in_capsule_offset_beyond_the_data_is_refused(target):
     with target.admin() as admin, admin.io_queue() as queue:
         queue.send(queue.capsule(nvme.command(
-            nvme.WRITE, cid=3, nsid=3, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 1 << 40, 512),
+            nvme.WRITE, cid=3, nsid=1, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 1 << 40, 512),
             cdw=nvme.rw_cdw(0, 1)), bytes(512)))
         assert queue.finish(3)[0].status != 0
-        assert queue.command(nvme.FLUSH, nsid=3)[0].status == 0, "the stream is out of step"
+        assert queue.command(nvme.FLUSH, nsid=1)[0].status == 0, "the stream is out of step"
 
 
 def test_refused_command_with_in_capsule_data_keeps_the_stream_in_step(target):
     with target.admin() as admin, admin.io_queue() as queue:
         for opcode in (0x7E, 0x0D, 0xC1, nvme.FLUSH):
-            cqe, _ = queue.command(opcode, nsid=3, inline=b"\x55" * 2048)
+            cqe, _ = queue.command(opcode, nsid=1, inline=b"\x55" * 2048)
             assert opcode == nvme.FLUSH or cqe.status != 0
-        assert queue.command(nvme.READ, nsid=3, cdw=nvme.rw_cdw(0, 1), read=512)[0].status == 0
+        assert queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 1), read=512)[0].status == 0
 
 
 # --- ends ------------------------------------------------------------------------------------------
