@@ -590,12 +590,13 @@ void request_submit(
 	request_start_io(request);
 }
 
+/* Whoever wants it done sees to its end in any case, for it may have memory of its own. */
 void request_resume_io(struct request *request)
 {
 	if (request->conn->state == CONN_LIVE)
 		request_start_io(request);
 	else
-		request_free(request);
+		request->io.done.fn(&request->io.done, -ECANCELED, 0);
 }
 
 /* It is not the disk's any more, if it was. */

@@ -238,6 +238,28 @@ static void a_connection_may_end_while_its_io_waits(void **state)
 	}
 }
 
+/* The largest Compare has memory of its own: the sanitizer sees whether it is given back. */
+static void a_compare_that_waits_gives_its_memory_back(void **state)
+{
+	struct sim *sim = setup();
+	struct sim_conn *queue = queue_on(sim, sim_admin(sim, SIM_NQN), 3);
+	struct nvme_cmd cmd = sim_rw(NVME_OPC_COMPARE, 0, CMD_MAX_BYTES / 512);
+	struct holder holder;
+
+	(void)state;
+	take(sim, &holder, 0, 0, 8);
+	sim_settle(sim);
+	assert_true(sim_send(sim, queue, &cmd));
+	sim_settle(sim);
+	conn_close(queue->conn, "test");
+	sim_settle(sim);
+	assert_non_null(queue->conn);
+	range_lock_release(&holder.lock);
+	sim_settle(sim);
+	assert_null(queue->conn);
+	teardown(sim);
+}
+
 static void a_namespace_may_be_removed_under_a_lock(void **state)
 {
 	struct sim *sim = setup();
@@ -379,6 +401,7 @@ int main(void)
 		cmocka_unit_test(a_lock_waits_for_io_that_is_out_and_meets_it),
 		cmocka_unit_test(io_that_meets_a_lock_waits_for_its_end),
 		cmocka_unit_test(a_connection_may_end_while_its_io_waits),
+		cmocka_unit_test(a_compare_that_waits_gives_its_memory_back),
 		cmocka_unit_test(a_namespace_may_be_removed_under_a_lock),
 		cmocka_unit_test(locks_and_io_in_any_order_stay_apart_and_all_end),
 	};
