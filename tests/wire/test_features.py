@@ -39,9 +39,9 @@ def put(admin, fid, value=0, *, nsid=0, **kw):
 
 
 @pytest.mark.parametrize("fid, default, of_namespace, changeable", MANDATORY, ids=lambda v: hex(v))
-def test_each_mandatory_feature_tells_what_it_can_do_and_its_default(target, fid, default, of_namespace, changeable):
+def test_each_mandatory_feature_tells_what_it_can_do_and_its_default(own, fid, default, of_namespace, changeable):
     nsid = 1 if of_namespace else 0
-    with target.admin() as admin:
+    with own.admin() as admin:
         for sel in (CURRENT, DEFAULT, SAVED):
             cqe, _ = get(admin, fid, sel=sel, nsid=nsid)
             assert (cqe.status, cqe.dw0) == (0, default), sel
@@ -56,9 +56,9 @@ def test_reserved_selections_are_refused(target):
             assert get(admin, ASYNC_EVENT, sel=sel)[0].status == nvme.INVALID_FIELD
 
 
-def test_no_feature_can_be_saved(target):
+def test_no_feature_can_be_saved(own):
     """5.27: whatever it is, and none says it could be."""
-    with target.admin() as admin:
+    with own.admin() as admin:
         for fid, _, of_namespace, _ in MANDATORY:
             nsid = 1 if of_namespace else 0
             cqe, _ = admin.command(nvme.SET_FEATURES, nsid=nsid, cdw=(fid | 1 << 31, 0))
@@ -102,16 +102,16 @@ def test_features_of_namespaces_need_one(own, nsid, expect):
             assert put(admin, ERROR_RECOVERY, nsid=nsid).status == expect
 
 
-def test_what_cannot_be_changed_says_so(target):
-    with target.admin() as admin:
+def test_what_cannot_be_changed_says_so(own):
+    with own.admin() as admin:
         assert put(admin, ARBITRATION, 3).status == NOT_CHANGEABLE
         assert put(admin, ERROR_RECOVERY, 1 << 16, nsid=1).status == NOT_CHANGEABLE, "DULBE, as NSFEAT says"
         assert not admin.identify(0, nsid=1)[1][24] & 4
         assert get(admin, ARBITRATION)[0].dw0 == 7
 
 
-def test_power_states_beyond_npss_are_refused(target):
-    with target.admin() as admin:
+def test_power_states_beyond_npss_are_refused(own):
+    with own.admin() as admin:
         assert admin.identify(1)[1][263] == 0, "NPSS"
         assert put(admin, POWER, 1).status == nvme.INVALID_FIELD
         assert put(admin, POWER, 3 << 5).status == nvme.INVALID_FIELD, "a reserved workload hint"
@@ -119,9 +119,9 @@ def test_power_states_beyond_npss_are_refused(target):
         assert get(admin, POWER)[0].dw0 == 2 << 5, "without the reserved bits"
 
 
-def test_a_reset_brings_the_defaults_back(target):
+def test_a_reset_brings_the_defaults_back(own):
     """Base 2.0 3.7.2: nothing is saved."""
-    with target.admin() as admin:
+    with own.admin() as admin:
         assert put(admin, POWER, 1 << 5).status == 0
         assert put(admin, ATOMICITY, 1).status == 0
         assert put(admin, TEMPERATURE, 330).status == 0
@@ -134,8 +134,8 @@ def test_a_reset_brings_the_defaults_back(target):
         assert get(admin, BEHAVIOR, read=512)[1] == bytes(512)
 
 
-def test_one_host_does_not_see_the_features_of_another(target):
-    with target.admin() as admin, target.admin(hostnqn="nqn.2026-11.io.haul:another") as other:
+def test_one_host_does_not_see_the_features_of_another(own):
+    with own.admin() as admin, own.admin(hostnqn="nqn.2026-11.io.haul:another") as other:
         assert put(admin, TEMPERATURE, 320).status == 0
         assert get(other, TEMPERATURE)[0].dw0 == 343
 
@@ -181,9 +181,9 @@ def test_a_host_that_has_not_asked_hears_of_no_temperature(own):
 # --- with data ----------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("kind", ["inline", "write"])
-def test_host_behavior_is_kept_but_for_reserved_bytes(target, kind):
+def test_host_behavior_is_kept_but_for_reserved_bytes(own, kind):
     """5.27.1.18"""
-    with target.admin() as admin:
+    with own.admin() as admin:
         assert get(admin, BEHAVIOR, read=512)[1] == bytes(512)
         data = bytes([1, 1, 1]) + b"\xff" * 509
         assert put(admin, BEHAVIOR, **{kind: data}).status == 0
@@ -195,8 +195,8 @@ def test_host_behavior_is_kept_but_for_reserved_bytes(target, kind):
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_host_behavior_that_is_reserved_is_refused(target, at):
-    with target.admin() as admin:
+def test_host_behavior_that_is_reserved_is_refused(own, at):
+    with own.admin() as admin:
         data = bytearray(512)
         data[at] = 2
         assert put(admin, BEHAVIOR, inline=bytes(data)).status == nvme.INVALID_FIELD
@@ -204,8 +204,8 @@ def test_host_behavior_that_is_reserved_is_refused(target, at):
 
 
 @pytest.mark.parametrize("length", [0, 511, 508])
-def test_host_behavior_that_is_too_short_is_refused(target, length):
-    with target.admin() as admin:
+def test_host_behavior_that_is_too_short_is_refused(own, length):
+    with own.admin() as admin:
         assert put(admin, BEHAVIOR, inline=bytes(length)).status == nvme.SGL_LENGTH_INVALID
         assert get(admin, BEHAVIOR, read=length)[0].status == nvme.SGL_LENGTH_INVALID
 
@@ -220,9 +220,9 @@ def test_host_identifier_is_that_of_connect(target):
         assert get(admin, HOST_ID, sel=SUPPORTED, cdw11=1)[0].dw0 == 0
 
 
-def test_there_is_one_io_command_set_combination(target):
+def test_there_is_one_io_command_set_combination(own):
     """5.27.1.21"""
-    with target.admin() as admin:
+    with own.admin() as admin:
         assert put(admin, PROFILE, 0).status == 0
         assert put(admin, PROFILE, 1).status == COMBINATION_REJECTED
         assert get(admin, PROFILE)[0].dw0 == 0
@@ -245,9 +245,9 @@ def test_write_cache_is_what_identify_says(own, start_hauld, tmp_path):
         assert put(admin, WRITE_CACHE, 1).status == nvme.INVALID_FIELD
 
 
-def test_discovery_controllers_have_two_features(target):
+def test_discovery_controllers_have_two_features(own):
     """Base 2.0 3.1.2.3.5"""
-    with target.admin(nvme.DISCOVERY_NQN) as admin:
+    with own.admin(nvme.DISCOVERY_NQN) as admin:
         for fid in range(256):
             expect = 0 if fid in (ASYNC_EVENT, KEEP_ALIVE) else nvme.INVALID_FIELD
             assert get(admin, fid, cdw11=1 if fid == HOST_ID else 0)[0].status == expect, hex(fid)
