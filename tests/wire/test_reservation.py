@@ -8,8 +8,10 @@ import struct
 import time
 
 import conftest
+import control
 import hosts
 import nvme
+import nvmerdma
 import pytest
 
 NSID = 1
@@ -397,3 +399,176 @@ def test_killed_at_any_time_it_knows_what_it_has_answered(tmp_path):
                 generation += 1
             kill(daemon, tmp_path)
     assert generation > 12
+
+
+# --- notifications and features ---------------------------------------------------------------
+
+NOTIFICATION_MASK, PERSISTENCE = 0x82, 0x83
+RESERVATION_LOG = 0x80
+REGISTRATION_PREEMPTED, RELEASED, PREEMPTED = 1, 2, 3
+
+
+class Watcher:
+    """The admin queue of a host, over TCP or RDMA: events, the log page, features."""
+
+    def __init__(self, host):
+        self.tcp = isinstance(host.queue.on, hosts.TcpQueue)
+        self.admin = host.queue.on.admin if self.tcp else host.queue.on.pair.admin
+
+    def command(self, opcode, *, nsid=0, cdw=(), read=0):
+        if self.tcp:
+            return self.admin.command(opcode, nsid=nsid, cdw=cdw, read=read)
+        dptr = bytes(16)
+        if read:
+            self.admin.say("forget 8")
+            where, key = self.admin.region(8, read)
+            dptr = nvmerdma.keyed(where, read, key)
+        cqe = self.admin.command(opcode, nsid=nsid, cdw=cdw, dptr=dptr)
+        return cqe, self.admin.dump(8, read) if read and not cqe.status else b""
+
+    def ask(self):
+        cid = self.admin.cid()
+        sqe = nvme.command(nvme.ASYNC_EVENT, cid=cid)
+        self.admin.send(self.admin.capsule(sqe) if self.tcp else sqe)
+        return cid
+
+    def told(self, cid):
+        cqe = self.admin.finish(cid)[0] if self.tcp else self.admin.response(cid)
+        assert cqe.status == 0
+        return cqe.dw0
+
+    def page(self, *, retain=0):
+        """(count, type, further pages, namespace) of the oldest notification."""
+        cqe, data = self.command(nvme.GET_LOG, nsid=0xFFFFFFFF, read=64,
+                                 cdw=(RESERVATION_LOG | retain << 15 | 15 << 16, 0, 0, 0))
+        assert cqe.status == 0, cqe
+        assert not any(data[16:])
+        return struct.unpack_from("<QBB2xI", data)
+
+    def get(self, fid, *, nsid=NSID, sel=0):
+        cqe, _ = self.command(nvme.GET_FEATURES, nsid=nsid, cdw=(fid | sel << 8,))
+        return cqe.status or cqe.dw0
+
+    def set(self, fid, value, *, nsid=NSID, save=0):
+        return self.command(nvme.SET_FEATURES, nsid=nsid, cdw=(fid | save << 31, value))[0].status
+
+
+def test_hosts_are_told(three):
+    """8.19.1"""
+    one, two, _ = three
+    watch = Watcher(two)
+    assert [host.register() for host in three] == [0, 0, 0]
+    assert watch.page() == (0, 0, 0, 0)
+    event = watch.ask()
+    assert one.acquire(WE_RO) == 0
+    assert one.release(WE_RO) == 0
+    assert watch.told(event) == 6 | 0 << 8 | RESERVATION_LOG << 16
+    assert one.acquire(WE, PREEMPT, preempt=two.key) == 0
+    first = watch.page(retain=1)
+    assert first[1:] == (RELEASED, 1, NSID)
+    assert watch.page() == first
+    assert watch.page() == (first[0] + 1, REGISTRATION_PREEMPTED, 0, NSID)
+    assert watch.page() == (0, 0, 0, 0)
+    assert two.register() == 0
+    event = watch.ask()
+    assert one.release(0, CLEAR) == 0
+    assert watch.told(event) == 6 | RESERVATION_LOG << 16
+    assert watch.page()[1:] == (PREEMPTED, 0, NSID)
+
+
+def test_notifications_can_be_masked(three):
+    """5.27.1.26"""
+    one, two, _ = three
+    watch = Watcher(two)
+    assert watch.get(NOTIFICATION_MASK) == 0
+    assert watch.get(NOTIFICATION_MASK, sel=3) == 6       # changeable, of a namespace, not saveable
+    assert watch.set(NOTIFICATION_MASK, 1 << RELEASED) == 0
+    assert watch.get(NOTIFICATION_MASK) == 1 << RELEASED
+    assert watch.get(NOTIFICATION_MASK, nsid=3) == 0
+    assert Watcher(one).get(NOTIFICATION_MASK) == 0
+    assert [one.register(), two.register(), one.acquire(EA_AR), one.release(EA_AR)] == [0] * 4
+    assert watch.page() == (0, 0, 0, 0)
+    assert watch.set(NOTIFICATION_MASK, 0, nsid=0xFFFFFFFF) == 0
+    assert [one.acquire(EA_AR), one.release(EA_AR)] == [0, 0]
+    assert watch.page()[1] == RELEASED
+    assert watch.set(NOTIFICATION_MASK, 1) == nvme.INVALID_FIELD
+    assert watch.set(NOTIFICATION_MASK, 0, save=1) == nvme.NOT_SAVEABLE
+    assert watch.set(NOTIFICATION_MASK, 0, nsid=2) == nvme.INVALID_FIELD
+    assert watch.get(NOTIFICATION_MASK, nsid=0xFFFFFFFF) == nvme.INVALID_NAMESPACE
+
+
+def test_persistence_is_a_feature(three, hauld):
+    """5.27.1.27: of the namespace, for all hosts."""
+    one, two, _ = three
+    state = hauld.log_path.parent / "state"
+    assert Watcher(one).get(PERSISTENCE) == 0
+    assert one.register() == 0
+    assert not list(state.iterdir())
+    assert Watcher(two).set(PERSISTENCE, 1) == 0
+    assert Watcher(one).get(PERSISTENCE) == 1
+    assert one.report().ptpls == 1
+    assert len(list(state.iterdir())) == 1
+    assert Watcher(one).set(PERSISTENCE, 2) == nvme.INVALID_FIELD
+    assert Watcher(one).set(PERSISTENCE, 1, nsid=3) == nvme.INVALID_FIELD       # memory
+    assert Watcher(one).set(PERSISTENCE, 0, nsid=0xFFFFFFFF) == 0
+    assert one.report().ptpls == 0
+    assert not list(state.iterdir())
+    assert Watcher(one).set(PERSISTENCE, 1, nsid=0xFFFFFFFF) == 0
+    assert (Watcher(one).get(PERSISTENCE), Watcher(one).get(PERSISTENCE, nsid=3)) == (1, 0)
+    assert [path.suffix for path in state.iterdir()] == [".reservation"]
+
+
+def test_effects_are_told(three):
+    cqe, page = Watcher(three[0]).command(nvme.GET_LOG, nsid=0xFFFFFFFF, read=4096, cdw=(5 | 1023 << 16, 0))
+    assert cqe.status == 0
+    for opcode in (nvme.RESV_REGISTER, nvme.RESV_REPORT, nvme.RESV_ACQUIRE, nvme.RESV_RELEASE):
+        assert struct.unpack_from("<I", page, 1024 + 4 * opcode)[0] & 1
+    cqe, page = Watcher(three[0]).command(nvme.GET_LOG, nsid=0xFFFFFFFF, read=1024, cdw=(0x12 | 255 << 16, 0))
+    for fid in (NOTIFICATION_MASK, PERSISTENCE):
+        assert struct.unpack_from("<I", page, 4 * fid)[0] == 1 | 1 << 20
+
+
+# --- changes ----------------------------------------------------------------------------------
+
+def test_a_namespace_keeps_its_reservation_over_changes(tmp_path):
+    """It is taken away, and given back."""
+    daemon = start(tmp_path)
+    text = (tmp_path / "hauld.conf").read_text()
+    without = text.replace(f"      - path: {tmp_path}/disk\n        nsid: 1\n", "")
+    assert without != text
+    with Host("tcp", address(daemon, "tcp"), 1) as one, Host("tcp", address(daemon, "tcp"), 2) as two, \
+            control.Control(daemon.control) as socket:
+        assert [one.register(), one.acquire(WE)] == [0, 0]
+        assert socket.change(without)
+        assert one.write() == nvme.INVALID_NAMESPACE
+        assert socket.change(text)
+        assert [one.write(), two.write()] == [0, nvme.RESERVATION_CONFLICT]
+        assert two.report().holders() == [1]
+    assert daemon.stop() == 0
+
+
+def test_a_damaged_file_keeps_a_namespace_out(tmp_path):
+    """... that a change would add; nothing changes then."""
+    state = tmp_path / "state"
+    state.mkdir()
+    daemon = start(tmp_path, "--state", str(state))
+    with Host("tcp", address(daemon, "tcp"), 1, conftest.BLOCKS_4K) as one:
+        assert one.register(cptpl=PTPL_ON) == 0
+    daemon.stop()
+    stored, = state.iterdir()
+    good = stored.read_bytes()
+    path = tmp_path / "hauld.conf"
+    text = path.read_text()
+    path.write_text(text.replace(f"      - path: {tmp_path}/disk4k\n        nsid: 1\n        block: 4096\n",
+                                 "      - ram: 1M\n        nsid: 2\n"))
+    assert path.read_text() != text
+    daemon = conftest.Hauld(tmp_path, "--config", str(path), "--state", str(state), env=conftest.rdma_environment())
+    with control.Control(daemon.control) as socket:
+        stored.write_bytes(b"x" + good)
+        answer = socket.apply(text)
+        assert "damaged" in answer["error"] and stored.name in answer["error"]
+        stored.write_bytes(good)
+        assert socket.change(text)
+    with Host("tcp", address(daemon, "tcp"), 1, conftest.BLOCKS_4K) as one:
+        assert one.report().keys() == {1: one.key}
+    assert daemon.stop() == 0

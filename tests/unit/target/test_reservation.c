@@ -406,6 +406,78 @@ static void registrants_have_no_limit(void **unused)
 	free(state);
 }
 
+/* --- any commands ---------------------------------------------------------------------------- */
+
+static uint32_t next_random(uint64_t *random)
+{
+	*random = *random * 6364136223846793005ull + 1442695040888963407ull;
+	return (uint32_t)(*random >> 33);
+}
+
+/* Of few hosts and keys, so that most fit; reserved values, too. */
+static struct reservation_command random_command(uint64_t *random)
+{
+	struct reservation_command command = {
+		.op = next_random(random) % 4,
+		.action = (uint8_t)(next_random(random) % 4),
+		.iekey = next_random(random) % 4 == 0,
+		.cptpl = (uint8_t)(next_random(random) % 3 + 1) & ~1u,
+		.type = (uint8_t)(next_random(random) % 8),
+		.crkey = next_random(random) % 4,
+		.key = next_random(random) % 4,
+	};
+
+	command.host[next_random(random) % 2] = (uint8_t)(1 + next_random(random) % 4);
+	return command;
+}
+
+/* What holds whatever has happened. */
+static void check_step(const struct reservation *before, const struct reservation *after,
+	const struct reservation_command *command, const struct reservation_effect *effect)
+{
+	check_invariants(after);
+	assert_true(after->generation - before->generation <= 1);
+	assert_false(reservation_lost(before, after, command, command->host));
+	for (uint32_t i = 0; i < before->nr; i++) {
+		const uint8_t *host = before->registrants[i].host;
+
+		/* Nobody vanishes without being told. */
+		if (reservation_lost(before, after, command, host))
+			assert_true(effect->lost);
+		if (reservation_allows(after, host, RESERVATION_WRITE))
+			assert_true(reservation_allows(after, host, RESERVATION_READ));
+	}
+	if (effect->abort)
+		assert_int_equal(command->action, NVME_RESERVATION_PREEMPT_ABORT);
+}
+
+static void rules_hold_after_any_commands(void **unused)
+{
+	struct reservation *state = reservation_create(0);
+	unsigned nr_done = 0, most = 0;
+	uint64_t random = 1;
+
+	(void)unused;
+	for (unsigned i = 0; i < 300000; i++) {
+		struct reservation_command command = random_command(&random);
+		struct reservation *after = reservation_copy(state);
+		struct reservation_effect effect;
+
+		if (reservation_apply(after, &command, &effect)) {
+			free(after);
+			continue;
+		}
+		check_step(state, after, &command, &effect);
+		free(state);
+		state = after;
+		nr_done++;
+		most = most > state->nr ? most : state->nr;
+	}
+	assert_true(nr_done > 10000);
+	assert_int_equal(most, 8);
+	free(state);
+}
+
 /* --- the stored text ------------------------------------------------------------------------- */
 
 static const struct nvme_uuid uuid = {{1, 2, 3, 4, 5, 6, 7, 8, 9}};
@@ -510,6 +582,51 @@ static void impossible_text_is_refused(void **unused)
 	}
 }
 
+/* Any change of the JSON under a checksum that is right again: refused, or a state that the rules
+ * allow. */
+static void any_text_is_refused_or_sound(void **unused)
+{
+	struct reservation *state = setup(NVME_RESERVATION_WRITE_EXCLUSIVE);
+	unsigned nr_sound = 0;
+	uint64_t random = 7;
+	size_t length, body;
+	char *text;
+
+	(void)unused;
+	assert_int_equal(reservation_store_format(&uuid, state, &text, &length), 0);
+	body = (size_t)(strchr(text, '\n') + 1 - text);
+	for (unsigned i = 0; i < 20000; i++) {
+		struct reservation *again = NULL;
+		const char *fault = NULL;
+		char changed[2048];
+		int head;
+
+		head = snprintf(changed, 64, "haul-reservation 1 %zu ", length - body);
+		memcpy(changed + head + 9, text + body, length - body);
+		for (unsigned nr = next_random(&random) % 3; nr < 3; nr++) {
+			char *at = changed + head + 9 + next_random(&random) % (length - body);
+
+			*at = next_random(&random) % 2
+				      ? (char)next_random(&random)
+				      : text[body + next_random(&random) % (length - body)];
+		}
+		snprintf(changed + head, 9, "%08x",
+			nvme_crc32c(0, changed + head + 9, length - body));
+		changed[head + 8] = '\n';
+		if (!reservation_store_parse(
+			    &uuid, changed, (size_t)head + 9 + length - body, &again, &fault)) {
+			check_invariants(again);
+			nr_sound++;
+		} else {
+			assert_non_null(fault);
+		}
+		free(again);
+	}
+	assert_true(nr_sound > 100);
+	free(text);
+	free(state);
+}
+
 /* --- the directory --------------------------------------------------------------------------- */
 
 static void store_keeps_what_persists_only(void **unused)
@@ -551,9 +668,11 @@ int main(void)
 		cmocka_unit_test(hosts_with_one_key_are_preempted_together),
 		cmocka_unit_test(others_are_told),
 		cmocka_unit_test(registrants_have_no_limit),
+		cmocka_unit_test(rules_hold_after_any_commands),
 		cmocka_unit_test(stored_state_is_read_again),
 		cmocka_unit_test(damaged_text_is_refused),
 		cmocka_unit_test(impossible_text_is_refused),
+		cmocka_unit_test(any_text_is_refused_or_sound),
 		cmocka_unit_test(store_keeps_what_persists_only),
 	};
 
