@@ -84,7 +84,7 @@ def test_setup_and_cleanup_change_what_one_hauld_offers(control):
     assert control.setup(nqn, uuid).returncode == 0
     assert control.offered() == [nqn]
     assert (control.folder / "pid").read_text() == pid, "it was another hauld"
-    assert not list(control.folder.glob("disk-*"))[1:], "a disk is left"
+    assert len(list(control.folder.glob("disk-*"))) == 1, "a disk is left"
 
 
 def test_what_cannot_be_is_said_and_changes_nothing(control):
@@ -97,6 +97,7 @@ def test_what_cannot_be_is_said_and_changes_nothing(control):
         assert refused.returncode == 1 and why in refused.stderr, refused
         assert refused.stderr.startswith("nvme_target_control: ")
     assert control.offered() == [nqn]
+    assert len(list(control.folder.glob("disk-*"))) == 1, "a disk is left"
 
 
 def test_stop_ends_hauld_and_the_next_setup_starts_one(control):
