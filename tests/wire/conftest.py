@@ -166,9 +166,9 @@ def split_target(uri):
 
 
 def deviations(path):
-    """{test: why} of lines "FILE::TEST WHY"; TEST may be without its parameters, to mean all."""
-    lines = [line.split(maxsplit=1) for line in pathlib.Path(path).read_text().splitlines()]
-    return dict(line for line in lines if line and line[0] != "#")
+    """{test: why} of lines "FILE::TEST  WHY", two spaces between; TEST may be without its parameters, to mean all."""
+    lines = pathlib.Path(path).read_text().splitlines()
+    return dict(re.split(r" {2,}", line, maxsplit=1) for line in lines if line and line[0] != "#")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -182,9 +182,10 @@ def pytest_collection_modifyitems(config, items):
     known = deviations(config.getoption("--deviations")) if config.getoption("--deviations") else {}
     for item in items:
         name = item.path.name + "::" + item.name.replace("[external]", "").replace("external-", "").replace("-external", "")
+        name = name.replace("[]", "")
         why = known.get(name) or known.get(name.split("[")[0])
         if why:
-            item.add_marker(pytest.mark.xfail(reason=why, strict="[" in name or name in known))
+            item.add_marker(pytest.mark.xfail(reason=why, strict=name in known))
 
 
 class Target:
