@@ -33,6 +33,7 @@ struct feature {
 	/* Instead of all: it is a namespace's. SET_NS completes, also for NVME_NSID_ALL. */
 	uint32_t (*get_ns)(const struct request *request, uint32_t nsid);
 	void (*set_ns)(struct request *request);
+	bool stays; /* a namespace has it although its data is not accessible (NVMe base 2.0 8.1) */
 };
 
 void features_reset(struct features *features)
@@ -303,7 +304,10 @@ static const struct feature feature_table[] = {
 	{.fid = NVME_FEAT_RESERVATION_PERSISTENCE,
 		.get_ns = cmd_persistence_get,
 		.set_ns = cmd_persistence_set},
-	{.fid = NVME_FEAT_WRITE_PROTECT, .get_ns = write_protect_get, .set_ns = write_protect_set},
+	{.fid = NVME_FEAT_WRITE_PROTECT,
+		.get_ns = write_protect_get,
+		.set_ns = write_protect_set,
+		.stays = true},
 	{.fid = NVME_FEAT_HOST_ID,
 		.constant = true,
 		.length = sizeof(((struct ctrl *)NULL)->hostid),
@@ -337,18 +341,25 @@ uint32_t feature_effects(const struct ctrl *ctrl, uint8_t fid)
 	       (feature->get_ns ? NVME_LOG_FEATURES_SCOPE_NS : NVME_LOG_FEATURES_SCOPE_CTRL);
 }
 
-/* Of a feature that is a namespace's; a status. NVMe base 2.0 8.1.4: there is none of the
- * namespaces that are not accessible. */
-static uint16_t feature_check_ns(const struct conn *conn, uint32_t nsid)
+/* Of a feature that is a namespace's; a status. */
+static uint16_t feature_check_ns(
+	const struct conn *conn, const struct feature *feature, uint32_t nsid, bool set)
 {
+	uint16_t status = ana_check(conn, nsid);
+
 	if (!nsid_valid(nsid))
 		return NVME_SC_INVALID_NS | NVME_STATUS_DNR;
-	return subsys_ns(conn->subsys, nsid) ? ana_check(conn, nsid) : CMD_INVALID_FIELD;
+	if (!subsys_ns(conn->subsys, nsid))
+		return CMD_INVALID_FIELD;
+	/* NVMe base 2.0 8.1 (effects on commands): nothing is set of what has been lost for good.
+	 */
+	return feature->stays && !(set && status == NVME_SC_ANA_PERSISTENT_LOSS) ? 0 : status;
 }
 
 /* --- Set Features ---------------------------------------------------------------------------- */
 
-/* NVMe base 2.0 8.1.4: of all namespaces, or of one for a feature that is the controller's. */
+/* NVMe base 2.0 8.1 (effects on commands): of all namespaces, or of one for a feature that is the
+ * controller's. */
 static uint16_t feature_check_nsid(const struct conn *conn, uint32_t nsid)
 {
 	if (nsid == 0)
@@ -375,7 +386,7 @@ uint16_t cmd_set_features_prepare(struct request *request)
 	if (features->sv & NVME_FEATURES_SV)
 		return NVME_SC_FEATURE_NOT_SAVEABLE | NVME_STATUS_DNR;
 	if (feature->get_ns && nsid != NVME_NSID_ALL)
-		return feature_check_ns(conn, nsid);
+		return feature_check_ns(conn, feature, nsid, true);
 	request->data_len = feature->length;
 	return feature_check_nsid(conn, nsid);
 }
@@ -425,7 +436,7 @@ uint16_t cmd_get_features_prepare(struct request *request)
 	if (!feature || (features->sel & 0x7) > NVME_FEATURE_SUPPORTED)
 		return CMD_INVALID_FIELD;
 	if (feature->get_ns)
-		return feature_check_ns(conn, le32_get(request->cmd.nsid));
+		return feature_check_ns(conn, feature, le32_get(request->cmd.nsid), false);
 	if ((features->sel & 0x7) == NVME_FEATURE_SUPPORTED)
 		return 0;
 	status = feature->check ? feature->check(le32_get(features->cdw11)) : 0;

@@ -57,7 +57,7 @@ static void identify_ctrl_common(const struct ctrl *ctrl, struct nvme_id_ctrl *i
 	id->msdbd = ops->msdbd;
 }
 
-/* NVMe base 2.0 8.1.1. A namespace may change its group. */
+/* NVMe base 2.0 8.1. A namespace may change its group. */
 static void identify_ana(struct nvme_id_ctrl *id)
 {
 	id->anatt = ANA_TRANSITION_S;

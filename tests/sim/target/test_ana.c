@@ -247,6 +247,44 @@ static void features_of_all_namespaces_need_all_of_them(void **state)
 	paths_destroy(paths);
 }
 
+static void features_of_a_namespace_need_it_as_the_figure_says(void **state)
+{
+	static const struct {
+		uint8_t opcode, fid;
+		uint16_t status[3]; /* inaccessible, change, lost */
+	} cases[] = {
+		{NVME_OPC_GET_FEATURES, NVME_FEAT_RESERVATION_PERSISTENCE,
+			{NVME_SC_ANA_INACCESSIBLE, NVME_SC_ANA_TRANSITION,
+				NVME_SC_ANA_PERSISTENT_LOSS}},
+		{NVME_OPC_SET_FEATURES, NVME_FEAT_RESERVATION_NOTIFICATION_MASK,
+			{NVME_SC_ANA_INACCESSIBLE, NVME_SC_ANA_TRANSITION,
+				NVME_SC_ANA_PERSISTENT_LOSS}},
+		{NVME_OPC_SET_FEATURES, NVME_FEAT_KEEP_ALIVE_TIMER,
+			{NVME_SC_FEATURE_NOT_PER_NS | NVME_STATUS_DNR,
+				NVME_SC_FEATURE_NOT_PER_NS | NVME_STATUS_DNR,
+				NVME_SC_ANA_PERSISTENT_LOSS}},
+	};
+	static const enum nvme_ana_state in[] = {
+		NVME_ANA_INACCESSIBLE, NVME_ANA_CHANGE, NVME_ANA_PERSISTENT_LOSS};
+	struct paths *paths = paths_create();
+
+	(void)state;
+	for (size_t k = 0; k < ARRAY_SIZE(in); k++) {
+		publish_state(paths, 1, ANA_OTHER_PORTS, in[k]);
+		for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+			struct nvme_cmd cmd = sim_cmd(cases[i].opcode, 1, 0);
+			struct sim_conn *admin = paths->admin[0];
+
+			cmd.features.fid = cases[i].fid;
+			assert_true(sim_send(paths->sim, admin, &cmd));
+			sim_settle(paths->sim);
+			assert_int_equal(paths->sim->status[le16_get(cmd.cid)] & ~NVME_STATUS_MORE,
+				cases[i].status[k]);
+		}
+	}
+	paths_destroy(paths);
+}
+
 static void listener_has_states_of_its_own(void **state)
 {
 	struct paths *paths = paths_create();
@@ -361,7 +399,7 @@ static void group_without_namespaces_is_nobodys_matter(void **state)
 	paths_destroy(paths);
 }
 
-/* 8.1.1.2: a namespace with another group is told of; one that has come is in another event. */
+/* 8.1.2: a namespace with another group is told of; one that has come is in another event. */
 static void moved_namespace_is_told_of_and_a_new_one_by_its_own_event(void **state)
 {
 	struct paths *paths = paths_create();
@@ -493,6 +531,7 @@ int main(void)
 		cmocka_unit_test(namespaces_are_in_group_1_and_optimized_by_default),
 		cmocka_unit_test(state_decides_what_becomes_of_commands),
 		cmocka_unit_test(features_of_all_namespaces_need_all_of_them),
+		cmocka_unit_test(features_of_a_namespace_need_it_as_the_figure_says),
 		cmocka_unit_test(listener_has_states_of_its_own),
 		cmocka_unit_test(group_that_is_not_accessible_concerns_its_namespaces_only),
 		cmocka_unit_test(host_at_a_listener_that_goes_is_not_refused_by_a_state),
