@@ -370,7 +370,7 @@ nvme_cli_identifies_and_sets() {
 	run_hauld --listen "$1://$address:4420" --export "$tmp.img,nqn=$nqn" --state $tmp.state
 	kernel_connect "$1"
 	controller=${disk%n1}
-	for what in id-ctrl list-ns "list-ns --all" list-ctrl "list-ctrl -n 1" nvm-id-ctrl ana-log resv-notif-log; do
+	for what in id-ctrl list-ns "list-ns --all" list-ctrl "list-ctrl -n 1" nvm-id-ctrl resv-notif-log; do
 		# shellcheck disable=SC2086 # options are words of their own
 		cli_reads $what "$controller"
 	done
@@ -424,7 +424,8 @@ PY
 	# The kernel hears of it by an event, and makes its disk read-only.
 	nvme set-feature "$disk" -n 1 -f 0x84 -V 1 > /dev/null || fail "nvme set-feature -f 0x84 failed"
 	becomes 1 blockdev --getro "$disk"
-	dd if=/dev/zero of="$disk" bs=4k count=1 oflag=direct status=none 2> /dev/null && fail "a protected namespace was written"
+	nvme write "$disk" -s 0 -c 0 -z 512 -d /dev/zero > $tmp.page 2>&1 && fail "a protected namespace was written"
+	grep -qi 'write protected' $tmp.page || { cat $tmp.page; fail "a write to a protected namespace failed for another reason"; }
 	nvme set-feature "$disk" -n 1 -f 0x84 -V 0 > /dev/null || fail "nvme set-feature -f 0x84 -V 0 failed"
 	becomes 0 blockdev --getro "$disk"
 	dd if=/dev/zero of="$disk" bs=4k count=1 oflag=direct status=none || fail "dd failed"
