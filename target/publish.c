@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/base/log.h"
 #include "target/catalog.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
@@ -248,14 +249,32 @@ static int publish_listen_all(struct target *target, const struct catalog *catal
 	return 0;
 }
 
+/* The listeners of before, all of which were open. One whose address somebody else has taken
+ * meanwhile is lost until the next change; the others are not. */
+static void publish_listen_again(const struct publish *publish)
+{
+	const struct catalog *before = publish->target->catalog;
+	char text[PORT_TEXT], why[PUBLISH_WHY_BYTES];
+
+	publish_unlisten(publish->catalog, before);
+	for (uint32_t i = 0; i < before->nr_ports; i++) {
+		struct port *port = before->port[i];
+
+		if (!port_listen(port, publish->target->reactors[0], why, sizeof(why))) {
+			port_open(port);
+			continue;
+		}
+		port_describe(port, text);
+		log_error("listener %s is lost: %s", text, why);
+	}
+}
+
 /* Those that go make room for those that come, maybe at the same address. */
 static void publish_listen(struct loop_message *message)
 {
 	struct publish_part *part = container_of(message, struct publish_part, message);
 	struct publish *publish = part->publish;
 	struct target *target = publish->target;
-	char unused[PUBLISH_WHY_BYTES];
-	uint32_t unused_port;
 
 	part->error = target->stopping ? -ESHUTDOWN : 0;
 	if (!part->error) {
@@ -263,11 +282,8 @@ static void publish_listen(struct loop_message *message)
 		part->error = publish_listen_all(target, publish->catalog, &publish->failed_port,
 			publish->why, sizeof(publish->why));
 	}
-	if (part->error) {
-		publish_unlisten(publish->catalog, target->catalog);
-		(void)publish_listen_all(
-			target, target->catalog, &unused_port, unused, sizeof(unused));
-	}
+	if (part->error && !target->stopping)
+		publish_listen_again(publish);
 	publish_answer(part, publish_listened);
 }
 

@@ -11,6 +11,7 @@ import threading
 import time
 
 import conftest
+import hosts
 import nvme
 import nvmerdma
 import nvmetcp
@@ -334,6 +335,20 @@ def test_a_listener_may_come_and_go_beside_another(start):
             [f"~ listener {one}: hdgst on -> off"]
         wait_for(lambda: busy.error)   # its listener was the other one
         busy.error = None
+
+
+@pytest.mark.parametrize("kind", ["tcp", "rdma"])
+def test_a_listener_that_was_to_go_stays_when_its_successor_cannot_listen(start, kind):
+    """PITFALLS B020: an error changes nothing, also after the listener has made room."""
+    text = BASE.split("\n", 1)[1]
+    hauld = start(f'listen: ["tcp://127.0.0.1:0", "{kind}://127.0.0.1:0"]\n' + text, env=conftest.rdma_environment())
+    old = conftest.split_uri(hauld.uris[1])
+    with socket.create_server(("127.0.0.1", 0)) as taken, Control(hauld.control) as control:
+        uri = "tcp://127.0.0.1:%d" % taken.getsockname()[1]
+        answer = control.apply(f'listen: ["tcp://127.0.0.1:0", "{uri}"]\n' + text)
+        assert uri in answer["error"], answer
+        with hosts.Queue(kind, old, A) as queue:
+            assert queue.status(nvme.READ, nsid=1, read=512, cdw=nvme.rw_cdw(0, 1)) == 0
 
 
 def test_an_rdma_listener_may_come_and_go_beside_another(start):

@@ -266,6 +266,24 @@ static void listener_that_fails_leaves_all_as_it_was(void **state)
 	sim_destroy(host.sim);
 }
 
+/* It had to make room for the one that fails. */
+static void listener_that_was_to_go_serves_when_its_successor_fails(void **state)
+{
+	struct host host = setup();
+	struct catalog *catalog = changed(host.sim);
+	struct port port = {.ops = host.sim->port.ops, .nr_refs = 2, .portid = SIM_PORT_FAILS};
+
+	(void)state;
+	list_init(&port.early);
+	port_put(catalog->port[0]);
+	catalog->port[0] = &port;
+	assert_int_equal(sim_publish(host.sim, catalog), -EADDRINUSE);
+	assert_true(host.sim->port.listening);
+	assert_non_null(sim_accept(host.sim));
+	assert_int_equal(read_ns(&host, 1), 0);
+	sim_destroy(host.sim);
+}
+
 static void disk_that_no_reactor_can_open_leaves_all_as_it_was(void **state)
 {
 	struct host host = setup();
@@ -313,6 +331,7 @@ int main(void)
 		cmocka_unit_test(host_that_is_struck_off_is_sent_away),
 		cmocka_unit_test(removed_listener_ends_its_connections),
 		cmocka_unit_test(listener_that_fails_leaves_all_as_it_was),
+		cmocka_unit_test(listener_that_was_to_go_serves_when_its_successor_fails),
 		cmocka_unit_test(disk_that_no_reactor_can_open_leaves_all_as_it_was),
 		cmocka_unit_test(early_host_waits_for_the_switch),
 	};
