@@ -85,7 +85,6 @@ void ana_log_reset(struct ctrl *ctrl)
 
 struct ana_layout {
 	uint32_t nr_groups;
-	uint32_t nr_members; /* namespace ids in the page */
 	uint32_t members[ANA_MAX_GROUPS + 1];
 	bool groups_only;
 };
@@ -103,17 +102,17 @@ static void ana_log_lay_out(const struct request *request, struct ana_layout *la
 		if (!group)
 			continue;
 		layout->nr_groups += !layout->members[group]++;
-		layout->nr_members += !layout->groups_only;
 	}
 }
 
+/* As much as Identify says there can be: nvme-cli reads that in pieces, whatever the first one
+ * says. Behind what there is are zeros. */
 uint64_t ana_log_length(const struct request *request)
 {
-	struct ana_layout layout;
+	bool groups_only = request->cmd.get_log.lsp & NVME_LOG_ANA_RGO;
 
-	ana_log_lay_out(request, &layout);
-	return sizeof(struct nvme_log_ana) + layout.nr_groups * sizeof(struct nvme_log_ana_group) +
-	       layout.nr_members * sizeof(le32_t);
+	return sizeof(struct nvme_log_ana) + ANA_MAX_GROUPS * sizeof(struct nvme_log_ana_group) +
+	       (groups_only ? 0 : SUBSYS_MAX_NSID * sizeof(le32_t));
 }
 
 /* Returns where its namespace ids begin. */

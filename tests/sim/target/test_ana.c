@@ -518,7 +518,7 @@ static void groups_only_has_no_namespaces_and_ends_earlier(void **state)
 		assert_int_equal(group->state, NVME_ANA_OPTIMIZED);
 	}
 	cmd.get_log.lid = NVME_LOG_ANA;
-	cmd.get_log.lpo = le64(groups_only + 4);
+	cmd.get_log.lpo = le64(16 + ANA_MAX_GROUPS * 32 + 4);
 	assert_int_equal(sim_run(paths->sim, paths->admin[0], &cmd), 0);
 	cmd.get_log.lsp = NVME_LOG_ANA_RGO;
 	assert_int_equal(sim_run(paths->sim, paths->admin[0], &cmd), CMD_INVALID_FIELD);
