@@ -16,12 +16,16 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "proto/base/log.h"
 #include "target/identity.h"
 
-#define DISK_PROBE_BYTES 4096
+#define DISK_PROBE_BYTES   4096
+/* A second in all. */
+#define DISK_BUSY_TRIES	   50
+#define DISK_BUSY_PAUSE_NS 20000000
 
 /* A line of /sys/dev/block/MAJOR:MINOR/NAME without its newline; "" when there is none. */
 static void disk_sysfs(const struct stat *st, const char *name, char *ret, size_t size)
@@ -142,13 +146,30 @@ static bool disk_direct_works(int fd, uint32_t block_bytes)
 	       disk_read_works(fd, block_bytes, block_bytes);
 }
 
+/* A process that was killed with I/O under way keeps its files open for a moment longer: the kernel
+ * ends its ring later than itself, and whoever starts it again need not know. */
+static bool disk_busy_passes(unsigned *tries)
+{
+	const struct timespec pause = {.tv_nsec = DISK_BUSY_PAUSE_NS};
+
+	if (++*tries > DISK_BUSY_TRIES)
+		return false;
+	nanosleep(&pause, NULL);
+	return true;
+}
+
 /* Ours alone, or with other readers: also against another path to the same file, in this process
  * or another one. Goes with the descriptor. */
 static int disk_claim(const struct disk *disk, const char *path, char *why, size_t why_size)
 {
 	int how = disk->base.geometry.read_only ? LOCK_SH : LOCK_EX;
+	unsigned tries = 0;
+	int error;
 
-	if (!flock(disk->fd, how | LOCK_NB))
+	do
+		error = flock(disk->fd, how | LOCK_NB);
+	while (error && disk_busy_passes(&tries));
+	if (!error)
 		return 0;
 	snprintf(why, why_size,
 		"%s is in use already, by this or another process, maybe under another name: "
@@ -167,8 +188,12 @@ static bool disk_readonly_would_do(const char *path, int flags, int error)
 
 static int disk_open_fd(const char *path, int flags, char *why, size_t why_size)
 {
-	int fd = open(path, flags);
+	unsigned tries = 0;
+	int fd;
 
+	do
+		fd = open(path, flags);
+	while (fd < 0 && errno == EBUSY && disk_busy_passes(&tries));
 	if (fd >= 0)
 		return fd;
 	fd = -errno;

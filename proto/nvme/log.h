@@ -98,7 +98,7 @@ static_assert(offsetof(struct nvme_log_smart, thermal_time) == 224);
 
 /* critical_warning */
 #define NVME_SMART_TEMPERATURE 0x02
-#define NVME_SMART_READ_ONLY 0x08 /* not by the namespace's write protection */
+#define NVME_SMART_READ_ONLY   0x08 /* not by the namespace's write protection */
 
 /* 03h */
 struct nvme_log_fw_slot {

@@ -15,7 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "target/backend.h"
@@ -356,6 +358,38 @@ static void a_disk_in_use_is_refused_under_every_name(void **state)
 	unlink(name);
 }
 
+/* As one does that was killed with I/O under way. */
+static void a_disk_that_is_just_let_go_of_is_waited_for(void **state)
+{
+	char name[160];
+	struct backend *other;
+	int child_has_it[2];
+	pid_t child;
+	char byte;
+
+	(void)state;
+	snprintf(name, sizeof(name), "%s/let-go", folder);
+	write_file(name, BYTES);
+	assert_int_equal(pipe(child_has_it), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		int fd = open(name, O_RDWR | O_CLOEXEC);
+
+		if (fd < 0 || flock(fd, LOCK_EX) || write(child_has_it[1], "", 1) != 1)
+			_exit(1);
+		usleep(300000);
+		_exit(0);
+	}
+	assert_int_equal(read(child_has_it[0], &byte, 1), 1);
+	assert_int_equal(open_path(name, false, 512, &other), 0);
+	other->ops->close(other);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	close(child_has_it[0]);
+	close(child_has_it[1]);
+	unlink(name);
+}
+
 static void readers_may_share_and_keep_writers_out(void **state)
 {
 	char name[160];
@@ -468,6 +502,7 @@ int main(void)
 		disk_test(zeroes_with_fua_are_synced),
 		disk_test(discarded_blocks_read_as_zeros_and_the_size_stays),
 		disk_test(a_disk_in_use_is_refused_under_every_name),
+		disk_test(a_disk_that_is_just_let_go_of_is_waited_for),
 		disk_test(readers_may_share_and_keep_writers_out),
 		disk_test(what_is_no_disk_is_refused_with_a_reason),
 		disk_test(block_size_is_what_was_asked_for),
