@@ -105,10 +105,11 @@ struct conn {
 /* --- called by transports -------------------------------------------------------------------- */
 
 /*
- * A host has come to PORT; on the port's reactor. Picks a reactor for it and carries HANDOVER (a
- * descriptor, or the transport's own message content) there, where conn is made and ops->start()
- * called. HANDOVER is the transport's allocation: start() or refuse() takes it apart. refuse() is
- * called on the port's reactor when no connection can be made, maybe inside conn_accept().
+ * A host has come to PORT; on the port's reactor. Picks a reactor for it and carries HANDOVER
+ * there, where conn is made and ops->start() called. HANDOVER is part of the transport's
+ * allocation, which holds what the transport knows of the host: start() or refuse() takes it apart.
+ * refuse() is called on the port's reactor when no connection can be made, maybe inside
+ * conn_accept().
  */
 struct transport_handover {
 	struct loop_message message;
@@ -117,13 +118,6 @@ struct transport_handover {
 	struct reactor *reactor;
 	struct sockaddr_storage peer; /* the host, whose share on the port's reactor is */
 	struct share *share;
-	int fd;	     /* TCP: the accepted socket */
-	void *cm_id; /* RDMA: struct rdma_cm_id * of the connection request, its event acknowledged
-		      */
-	uint32_t private_len;
-	uint8_t private_data[256]; /* RDMA: a copy of the CM private data */
-	uint8_t initiator_depth;   /* RDMA: of the connection request */
-	uint8_t responder_resources;
 };
 void conn_accept(struct port *port, struct transport_handover *handover);
 

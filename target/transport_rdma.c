@@ -85,8 +85,10 @@ static void transport_rdma_free_state(struct reactor *reactor)
 
 static void transport_rdma_refuse(struct transport_handover *handover)
 {
-	transport_rdma_reject(handover->cm_id, NVME_RDMA_CM_NO_RESOURCES);
-	free(handover);
+	struct transport_rdma_handover *rh = transport_rdma_handover(handover);
+
+	transport_rdma_reject(rh->id, NVME_RDMA_CM_NO_RESOURCES);
+	free(rh);
 }
 
 static void transport_rdma_requested(struct transport_port *tp, const struct rdma_cm_note *note)
@@ -94,14 +96,14 @@ static void transport_rdma_requested(struct transport_port *tp, const struct rdm
 	static const struct nvme_rdma_cm_limits limits = {.max_qid = CTRL_MAX_IO_QUEUES,
 		.max_admin_depth = TRANSPORT_RDMA_MAX_ADMIN_DEPTH,
 		.max_io_depth = TRANSPORT_RDMA_MAX_DEPTH};
-	struct transport_handover *handover;
+	struct transport_rdma_handover *rh;
 	struct nvme_rdma_cm_params params;
 	uint16_t status;
 
 	status = (uint16_t)nvme_rdma_cm_req_check(
 		note->private_data, note->private_len, &limits, &params);
-	handover = status ? NULL : calloc(1, sizeof(*handover));
-	if (!handover) {
+	rh = status ? NULL : calloc(1, sizeof(*rh));
+	if (!rh) {
 		status = status ? status : NVME_RDMA_CM_NO_RESOURCES;
 		log_line_limited(&tp->limit, loop_now_ns(tp->port->reactor->loop),
 			LOG_LEVEL_WARNING, "rdma: a connection request is rejected: %s",
@@ -109,14 +111,12 @@ static void transport_rdma_requested(struct transport_port *tp, const struct rdm
 		transport_rdma_reject(note->id, status);
 		return;
 	}
-	handover->cm_id = note->id;
-	memcpy(&handover->peer, rdma_get_peer_addr(note->id), sizeof(handover->peer));
-	handover->fd = -1;
-	handover->private_len = note->private_len;
-	memcpy(handover->private_data, note->private_data, note->private_len);
-	handover->initiator_depth = note->initiator_depth;
-	handover->responder_resources = note->responder_resources;
-	conn_accept(tp->port, handover);
+	memcpy(&rh->base.peer, rdma_get_peer_addr(note->id), sizeof(rh->base.peer));
+	rh->id = note->id;
+	rh->params = params;
+	rh->initiator_depth = note->initiator_depth;
+	rh->responder_resources = note->responder_resources;
+	conn_accept(tp->port, &rh->base);
 }
 
 static void transport_rdma_port_event(struct rdma_cm_owner *owner, const struct rdma_cm_note *note)

@@ -10,6 +10,7 @@
 #include "proto/link/rdma_dev.h"
 #include "proto/link/rdma_ep.h"
 #include "proto/link/rdma_srq.h"
+#include "proto/nvme/rdma.h"
 #include "target/conn.h"
 #include "target/request.h"
 #include "target/transport.h"
@@ -35,6 +36,21 @@ struct transport_port {
 	struct log_limit limit;
 	struct list node; /* of the reactor's ports */
 };
+
+/* A host on its way to its reactor. */
+struct transport_rdma_handover {
+	struct transport_handover base;
+	struct rdma_cm_id *id;		   /* of the connection request, its event acknowledged */
+	struct nvme_rdma_cm_params params; /* of its private data, checked */
+	uint8_t initiator_depth;
+	uint8_t responder_resources;
+};
+
+static inline struct transport_rdma_handover *transport_rdma_handover(
+	struct transport_handover *handover)
+{
+	return container_of(handover, struct transport_rdma_handover, base);
+}
 
 enum transport_rdma_state {
 	TRANSPORT_RDMA_ACCEPTED, /* commands are held until the host's side is up, too */

@@ -65,7 +65,7 @@ static int transport_rdma_ep_make(struct transport_conn *tc, struct rdma_dev *de
 }
 
 static int transport_rdma_accept(
-	struct transport_conn *tc, const struct transport_handover *handover)
+	struct transport_conn *tc, const struct transport_rdma_handover *handover)
 {
 	const struct nvme_rdma_cm_accept accept = {
 		.recfmt = le16(NVME_RDMA_CM_RECFMT), .crqsize = le16((uint16_t)tc->depth)};
@@ -88,7 +88,7 @@ static int transport_rdma_accept(
 
 /* How many READs we may have out: what the host serves and what the device can. */
 static uint32_t transport_rdma_max_reads(
-	const struct rdma_dev *dev, const struct transport_handover *handover)
+	const struct rdma_dev *dev, const struct transport_rdma_handover *handover)
 {
 	uint32_t device = (uint32_t)max_of(dev->attr.max_qp_init_rd_atom, 0);
 
@@ -120,7 +120,7 @@ static void transport_rdma_release(struct transport_conn *tc, struct rdma_dev *d
 
 /* All that the queue needs of DEV, and DEV, or nothing. *RET_STATUS is the reject's. */
 static int transport_rdma_make(struct transport_conn *tc, struct rdma_dev *dev,
-	struct transport_state *state, const struct transport_handover *handover,
+	struct transport_state *state, const struct transport_rdma_handover *handover,
 	uint16_t *ret_status)
 {
 	int result;
@@ -164,35 +164,28 @@ put_dev:
 }
 
 static struct transport_conn *transport_rdma_conn_alloc(
-	struct conn *conn, const struct transport_handover *handover)
+	struct conn *conn, const struct transport_rdma_handover *handover)
 {
-	static const struct nvme_rdma_cm_limits any = {UINT16_MAX, UINT16_MAX, UINT16_MAX};
 	struct transport_conn *tc = calloc(1, sizeof(*tc));
-	struct nvme_rdma_cm_params params;
 
 	if (!tc)
 		return NULL;
-	/* The port has checked it; here it is only read again. */
-	if (nvme_rdma_cm_req_check(handover->private_data, handover->private_len, &any, &params)) {
-		free(tc);
-		return NULL;
-	}
 	tc->conn = conn;
-	tc->id = handover->cm_id;
+	tc->id = handover->id;
 	tc->owner.event = transport_rdma_event;
-	tc->depth = (uint32_t)params.sqsize + 1;
+	tc->depth = (uint32_t)handover->params.sqsize + 1;
 	list_init(&tc->early);
 	list_init(&tc->slots);
-	conn->expected_qid = params.qid;
+	conn->expected_qid = handover->params.qid;
 	conn->expected_depth = tc->depth;
 	return tc;
 }
 
 /* What is there before the id belongs to anybody. */
-static int transport_rdma_prepare(struct conn *conn, const struct transport_handover *handover,
+static int transport_rdma_prepare(struct conn *conn, const struct transport_rdma_handover *handover,
 	struct transport_state **ret_state, struct rdma_dev **ret_dev)
 {
-	struct rdma_cm_id *id = handover->cm_id;
+	struct rdma_cm_id *id = handover->id;
 	int result = transport_rdma_state(conn->reactor, ret_state);
 
 	if (result)
@@ -210,13 +203,14 @@ static int transport_rdma_prepare(struct conn *conn, const struct transport_hand
 
 int transport_rdma_start(struct conn *conn, struct transport_handover *handover)
 {
+	struct transport_rdma_handover *rh = transport_rdma_handover(handover);
 	uint16_t status = NVME_RDMA_CM_NO_RESOURCES;
 	struct transport_state *state;
 	struct rdma_dev *dev;
-	int result = transport_rdma_prepare(conn, handover, &state, &dev);
+	int result = transport_rdma_prepare(conn, rh, &state, &dev);
 
 	if (!result)
-		result = transport_rdma_make(conn->transport, dev, state, handover, &status);
+		result = transport_rdma_make(conn->transport, dev, state, rh, &status);
 	if (result) {
 		log_line_limited(&conn->reactor->peer_log, loop_now_ns(conn->reactor->loop),
 			LOG_LEVEL_WARNING, "rdma: connection %llu is refused (%s): %s",
@@ -224,9 +218,9 @@ int transport_rdma_start(struct conn *conn, struct transport_handover *handover)
 			strerror(-result));
 		free(conn->transport);
 		conn->transport = NULL;
-		transport_rdma_reject(handover->cm_id, status);
+		transport_rdma_reject(rh->id, status);
 	}
-	free(handover);
+	free(rh);
 	return result;
 }
 

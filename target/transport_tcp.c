@@ -246,10 +246,11 @@ static int tcp_start(struct conn *conn, struct transport_handover *handover)
 {
 	struct transport_conn *tc = calloc(1, sizeof(*tc));
 	struct sockaddr_storage peer;
-	int fd = handover->fd;
+	struct tcp_handover *th = tcp_handover(handover);
+	int fd = th->fd;
 	int ret = -ENOMEM;
 
-	free(handover);
+	free(th);
 	if (!tc)
 		goto close_fd;
 	tc->conn = conn;

@@ -21,6 +21,17 @@
  * get their turn between. */
 #define TCP_MAXH2CDATA (128u << 10)
 
+/* A host on its way to its reactor. */
+struct tcp_handover {
+	struct transport_handover base;
+	int fd; /* the accepted socket */
+};
+
+static inline struct tcp_handover *tcp_handover(struct transport_handover *handover)
+{
+	return container_of(handover, struct tcp_handover, base);
+}
+
 /* Where the data that is passing through the stream goes. */
 enum tcp_fill {
 	TCP_FILL_NONE,	  /* nowhere, or there is none */

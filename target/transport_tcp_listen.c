@@ -62,16 +62,15 @@ static void tcp_port_rested(struct loop_timer *timer)
 static void tcp_port_hand_over(
 	struct transport_port *tp, const struct sockaddr_storage *peer, int fd)
 {
-	struct transport_handover *handover = calloc(1, sizeof(*handover));
+	struct tcp_handover *handover = calloc(1, sizeof(*handover));
 
 	if (!handover) {
 		close(fd);
 		return;
 	}
-	handover->port = tp->port;
-	handover->peer = *peer;
+	handover->base.peer = *peer;
 	handover->fd = fd;
-	conn_accept(tp->port, handover);
+	conn_accept(tp->port, &handover->base);
 }
 
 static void tcp_port_ready(struct loop_poll *poll, uint32_t events)
@@ -151,6 +150,8 @@ void tcp_unlisten(struct port *port)
 
 void tcp_refuse(struct transport_handover *handover)
 {
-	close(handover->fd);
-	free(handover);
+	struct tcp_handover *th = tcp_handover(handover);
+
+	close(th->fd);
+	free(th);
 }

@@ -57,23 +57,30 @@ static struct request *sim_take(struct list *list)
 
 /* --- the transport --------------------------------------------------------------------------- */
 
+struct sim_handover {
+	struct transport_handover base;
+	unsigned index; /* in sim->conns */
+};
+
 static int sim_start(struct conn *conn, struct transport_handover *handover)
 {
 	struct sim *sim = sim_of_conn(conn);
+	struct sim_handover *sh = container_of(handover, struct sim_handover, base);
 	struct transport_conn *tc = calloc(1, sizeof(*tc));
+
 	tc->conn = conn;
 	list_init(&tc->pulling);
 	list_init(&tc->replying);
 	conn->transport = tc;
 	conn->local = conn->port->address;
-	sim->conns[handover->private_len].conn = conn;
-	free(handover);
+	sim->conns[sh->index].conn = conn;
+	free(sh);
 	return 0;
 }
 
 static void sim_refuse(struct transport_handover *handover)
 {
-	free(handover);
+	free(container_of(handover, struct sim_handover, base));
 }
 
 static void sim_pull(struct request *request)
@@ -474,14 +481,15 @@ struct sim_conn *sim_accept(struct sim *sim)
 
 struct sim_conn *sim_accept_at(struct sim *sim, struct port *port)
 {
-	struct transport_handover *handover = calloc(1, sizeof(*handover));
+	struct sim_handover *handover = calloc(1, sizeof(*handover));
 	unsigned index = sim->nr_conns++;
 
 	assert_true(index < SIM_MAX_CONN);
-	handover->private_len = index; /* how start() finds its place */
-	handover->peer.ss_family = AF_INET;
-	((struct sockaddr_in *)&handover->peer)->sin_addr.s_addr = htonl(0x0a000000 + sim->host);
-	conn_accept(port, handover);
+	handover->index = index;
+	handover->base.peer.ss_family = AF_INET;
+	((struct sockaddr_in *)&handover->base.peer)->sin_addr.s_addr =
+		htonl(0x0a000000 + sim->host);
+	conn_accept(port, &handover->base);
 	sim_settle(sim);
 	return sim->conns[index].conn ? &sim->conns[index] : NULL;
 }

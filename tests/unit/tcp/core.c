@@ -190,12 +190,11 @@ void core_reset(struct loop *loop)
 
 void core_open(struct loop *loop, int sndbuf)
 {
-	struct transport_handover *handover = calloc(1, sizeof(*handover));
+	struct tcp_handover *handover = calloc(1, sizeof(*handover));
 
 	core_reset(loop);
 	peer_open(&core.peer, loop, sndbuf, &handover->fd);
-	handover->port = &core.port;
-	conn_accept(&core.port, handover);
+	conn_accept(&core.port, &handover->base);
 }
 
 void core_end(void)
