@@ -62,9 +62,16 @@ static const struct port *diff_find_address(const struct catalog *catalog, const
 	return NULL;
 }
 
-static const char *diff_switch(bool on)
+static void diff_port_option(struct diff_list *list, const struct transport_option *option,
+	uint8_t before, uint8_t after)
 {
-	return on ? "on" : "off";
+	if (before == after)
+		return;
+	if (option->is_switch)
+		diff_list_add(list, "%s %s -> %s", option->key, before ? "on" : "off",
+			after ? "on" : "off");
+	else
+		diff_list_add(list, "%s %u -> %u", option->key, before, after);
 }
 
 static void diff_port_options(
@@ -73,14 +80,9 @@ static void diff_port_options(
 	struct diff_list list = {0};
 	char text[PORT_TEXT];
 
-	if (before->header_digest_allowed != after->header_digest_allowed)
-		diff_list_add(&list, "hdgst %s -> %s", diff_switch(before->header_digest_allowed),
-			diff_switch(after->header_digest_allowed));
-	if (before->data_digest_allowed != after->data_digest_allowed)
-		diff_list_add(&list, "ddgst %s -> %s", diff_switch(before->data_digest_allowed),
-			diff_switch(after->data_digest_allowed));
-	if (before->tos != after->tos)
-		diff_list_add(&list, "tos %u -> %u", before->tos, after->tos);
+	for (uint32_t i = 0; i < before->ops->nr_options; i++)
+		diff_port_option(
+			&list, &before->ops->options[i], before->option[i], after->option[i]);
 	port_describe(before, text);
 	diff_tell(diff, "~ listener %s: %s", text, list.text);
 }

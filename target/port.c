@@ -20,9 +20,8 @@
 /* As many as wait for a listener's first moment; the others may try again. */
 #define PORT_MAX_EARLY 64
 
-/* "on" or "off" of the listener's option KEY. */
 static int port_parse_switch(
-	const struct nvme_uri_option *option, bool *ret, char *why, size_t why_size)
+	const struct nvme_uri_option *option, uint8_t *ret, char *why, size_t why_size)
 {
 	bool on = !strcmp(option->value, "on");
 
@@ -35,32 +34,47 @@ static int port_parse_switch(
 	return 0;
 }
 
-static int port_parse_option(
-	struct port *port, const struct nvme_uri_option *option, char *why, size_t why_size)
+static int port_parse_number(
+	const struct nvme_uri_option *option, uint8_t *ret, char *why, size_t why_size)
 {
-	bool is_tcp = port->ops->trtype == NVME_TRTYPE_TCP;
 	char *end;
-	unsigned long tos;
+	unsigned long number = strtoul(option->value, &end, 0);
 
-	if (is_tcp && !strcmp(option->key, "hdgst"))
-		return port_parse_switch(option, &port->header_digest_allowed, why, why_size);
-	if (is_tcp && !strcmp(option->key, "ddgst"))
-		return port_parse_switch(option, &port->data_digest_allowed, why, why_size);
-	if (strcmp(option->key, "tos")) {
-		snprintf(why, why_size, "option '%s' of a %s listener is not known: %s",
-			option->key, port->ops->name,
-			is_tcp ? "hdgst, ddgst and tos are" : "tos is the only one");
-		return -EINVAL;
-	}
-	tos = strtoul(option->value, &end, 0);
-	if (*end || end == option->value || option->value[0] == '-' || tos > 255) {
+	if (*end || end == option->value || option->value[0] == '-' || number > UINT8_MAX) {
 		snprintf(why, why_size,
-			"option tos=%s of the listener is not a number from 0 to 255",
+			"option %s=%s of the listener is not a number from 0 to 255", option->key,
 			option->value);
 		return -EINVAL;
 	}
-	port->tos = (uint8_t)tos;
+	*ret = (uint8_t)number;
 	return 0;
+}
+
+static void port_tell_options(
+	const struct transport_ops *ops, const char *key, char *why, size_t why_size)
+{
+	size_t used = (size_t)snprintf(
+		why, why_size, "option '%s' of a %s listener is not known; known:", key, ops->name);
+
+	for (uint32_t i = 0; i < ops->nr_options && used < why_size; i++)
+		used += (size_t)snprintf(
+			why + used, why_size - used, "%s %s", i ? "," : "", ops->options[i].key);
+}
+
+static int port_parse_option(
+	struct port *port, const struct nvme_uri_option *option, char *why, size_t why_size)
+{
+	const struct transport_ops *ops = port->ops;
+
+	for (uint32_t i = 0; i < ops->nr_options; i++) {
+		if (strcmp(option->key, ops->options[i].key))
+			continue;
+		return ops->options[i].is_switch
+			       ? port_parse_switch(option, &port->option[i], why, why_size)
+			       : port_parse_number(option, &port->option[i], why, why_size);
+	}
+	port_tell_options(ops, option->key, why, why_size);
+	return -EINVAL;
 }
 
 static int port_resolve(
@@ -87,7 +101,8 @@ int port_create(
 	port->nr_refs = 1;
 	list_init(&port->early);
 	port->ops = transport_find(uri->trtype);
-	port->header_digest_allowed = port->data_digest_allowed = true;
+	for (uint32_t i = 0; i < port->ops->nr_options; i++)
+		port->option[i] = port->ops->options[i].unless_given;
 	if (resolve)
 		error = port_resolve(uri, &port->configured, why, why_size);
 	for (unsigned i = 0; !error && i < uri->nr_options; i++)
@@ -128,8 +143,7 @@ bool port_listens_at(const struct port *port, const struct port *wanted)
 bool port_is_same(const struct port *one, const struct port *other)
 {
 	return port_is_same_address(one, other) &&
-	       one->header_digest_allowed == other->header_digest_allowed &&
-	       one->data_digest_allowed == other->data_digest_allowed && one->tos == other->tos;
+	       !memcmp(one->option, other->option, sizeof(one->option));
 }
 
 void port_describe(const struct port *port, char ret_text[PORT_TEXT])

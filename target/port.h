@@ -20,6 +20,8 @@ struct transport_handover;
 struct transport_ops;
 struct transport_port; /* defined by each transport for itself */
 
+#define PORT_MAX_OPTIONS 4 /* the most that a transport has is three */
+
 struct port {
 	struct reactor *reactor; /* the first */
 	const struct transport_ops *ops;
@@ -27,10 +29,8 @@ struct port {
 	struct sockaddr_storage address; /* after listen() with the real port number */
 	uint16_t portid;
 	bool ipv6_only; /* a wildcard whose IPv4 is another listener's: set by listen() */
-	/* Options of the URI that belong to the transport. */
-	bool header_digest_allowed, data_digest_allowed; /* TCP; default true */
-	uint8_t tos;
-	uint32_t nr_refs; /* the control thread's */
+	uint8_t option[PORT_MAX_OPTIONS]; /* of the URI, as ops->options has them */
+	uint32_t nr_refs;		  /* the control thread's */
 
 	/* The first reactor's. */
 	bool listening;	   /* listen() has succeeded */

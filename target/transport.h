@@ -15,6 +15,13 @@
 struct reactor;
 struct transport_state; /* what a transport keeps per reactor (RDMA: its devices) */
 
+/* An option of a listener's URI; its value is in port->option, at its place among all. */
+struct transport_option {
+	const char *key;
+	bool is_switch; /* "on" or "off"; otherwise a number from 0 to 255 */
+	uint8_t unless_given;
+};
+
 struct transport_ops {
 	const char *name;    /* "rdma", "tcp": the URI's scheme */
 	uint8_t trtype;	     /* discovery log */
@@ -22,6 +29,8 @@ struct transport_ops {
 	uint32_t sgls;	     /* Identify Controller SGLS */
 	uint8_t msdbd;	     /* data block descriptors a command may hold */
 	uint32_t max_depth;  /* submission queue entries */
+	const struct transport_option *options;
+	uint32_t nr_options; /* up to PORT_MAX_OPTIONS */
 
 	int (*listen)(struct port *port, char *why, size_t why_size);
 	void (*unlisten)(struct port *port);

@@ -21,6 +21,10 @@
 /* Admin queues: the least a target must take (NVMe-oF 1.1 5.3: 32 entries), and all Linux asks. */
 #define TRANSPORT_RDMA_MAX_ADMIN_DEPTH 128
 
+/* Of a listener's URI. */
+enum transport_rdma_option { TRANSPORT_RDMA_OPTION_TOS, NR_TRANSPORT_RDMA_OPTIONS };
+static_assert(NR_TRANSPORT_RDMA_OPTIONS <= PORT_MAX_OPTIONS);
+
 /* --- what a reactor keeps ------------------------------------------------------------------ */
 
 static int transport_rdma_dev_added(struct rdma_devs *devs, struct rdma_dev *dev)
@@ -137,14 +141,14 @@ static void transport_rdma_port_event(struct rdma_cm_owner *owner, const struct 
 static int transport_rdma_bind(struct rdma_cm_id *id, const struct port *port)
 {
 	struct sockaddr_storage address = port->address;
+	uint8_t tos = port->option[TRANSPORT_RDMA_OPTION_TOS];
 	int on = 1;
 
 	(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on));
 	if (port->ipv6_only)
 		(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on));
-	if (port->tos)
-		(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS,
-			(void *)(uintptr_t)&port->tos, sizeof(port->tos));
+	if (tos)
+		(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
 	if (rdma_bind_addr(id, (struct sockaddr *)&address))
 		return -errno;
 	return rdma_listen(id, TRANSPORT_RDMA_BACKLOG) ? -errno : 0;
@@ -247,6 +251,10 @@ static void transport_rdma_unlisten(struct port *port)
 	tp->id = NULL;
 }
 
+static const struct transport_option transport_rdma_options[NR_TRANSPORT_RDMA_OPTIONS] = {
+	[TRANSPORT_RDMA_OPTION_TOS] = {.key = "tos"},
+};
+
 const struct transport_ops transport_rdma_ops = {
 	.name = "rdma",
 	.trtype = NVME_TRTYPE_RDMA,
@@ -254,6 +262,8 @@ const struct transport_ops transport_rdma_ops = {
 	.sgls = NVME_ID_SGLS_SUPPORTED | NVME_ID_SGLS_KEYED | NVME_ID_SGLS_OFFSET,
 	.msdbd = NVME_SGL_MAX_PIECES,
 	.max_depth = TRANSPORT_RDMA_MAX_DEPTH,
+	.options = transport_rdma_options,
+	.nr_options = NR_TRANSPORT_RDMA_OPTIONS,
 	.listen = transport_rdma_listen,
 	.unlisten = transport_rdma_unlisten,
 	.refuse = transport_rdma_refuse,

@@ -35,8 +35,8 @@ static void tcp_received_ic_req(struct transport_conn *tc, const struct nvme_tcp
 		return;
 	}
 	/* In use is what the host asks for and the listener allows. */
-	tc->digests =
-		req->dgst & nvme_tcp_dgst(port->header_digest_allowed, port->data_digest_allowed);
+	tc->digests = req->dgst &
+		      nvme_tcp_dgst(port->option[TCP_OPTION_HDGST], port->option[TCP_OPTION_DDGST]);
 	tcp_stream_initialized(&tc->stream, tc->digests, req->hpda);
 	tcp_stream_send(&tc->stream, &tc->icresp);
 }
@@ -291,6 +291,12 @@ static void tcp_free(struct conn *conn)
 	free(tc);
 }
 
+static const struct transport_option tcp_options[NR_TCP_OPTIONS] = {
+	[TCP_OPTION_HDGST] = {.key = "hdgst", .is_switch = true, .unless_given = true},
+	[TCP_OPTION_DDGST] = {.key = "ddgst", .is_switch = true, .unless_given = true},
+	[TCP_OPTION_TOS] = {.key = "tos"},
+};
+
 const struct transport_ops transport_tcp_ops = {
 	.name = "tcp",
 	.trtype = NVME_TRTYPE_TCP,
@@ -298,6 +304,8 @@ const struct transport_ops transport_tcp_ops = {
 	.sgls = NVME_ID_SGLS_SUPPORTED | NVME_ID_SGLS_OFFSET | NVME_ID_SGLS_TRANSPORT,
 	.msdbd = 1,
 	.max_depth = 1024,
+	.options = tcp_options,
+	.nr_options = NR_TCP_OPTIONS,
 	.listen = tcp_listen,
 	.unlisten = tcp_unlisten,
 	.refuse = tcp_refuse,

@@ -21,6 +21,10 @@
  * get their turn between. */
 #define TCP_MAXH2CDATA (128u << 10)
 
+/* Of a listener's URI. The digests are on where the host asks for them, too. */
+enum tcp_option { TCP_OPTION_HDGST, TCP_OPTION_DDGST, TCP_OPTION_TOS, NR_TCP_OPTIONS };
+static_assert(NR_TCP_OPTIONS <= PORT_MAX_OPTIONS);
+
 /* A host on its way to its reactor. */
 struct tcp_handover {
 	struct transport_handover base;

@@ -49,6 +49,10 @@ static const struct config_case cases[] = {
 	{LISTEN "subsystems: []\n", 2, "subsystems"},
 	{"listen:\n  - tcp://127.0.0.1:0\n  - tcp://127.0.0.1:77777\n", 3, "listen.1"},
 	{"listen:\n  - tcp://127.0.0.1:0?colour=red\n", 2, "listen.0"},
+	{"listen:\n  - tcp://127.0.0.1:0?colour=red\n", 2, "known: hdgst, ddgst, tos"},
+	{"listen:\n  - rdma://127.0.0.1:0?hdgst=on\n", 2, "known: tos"},
+	{"listen:\n  - tcp://127.0.0.1:0?ddgst=1\n", 2, "ddgst=1"},
+	{"listen:\n  - rdma://127.0.0.1:0?tos=256\n", 2, "tos=256"},
 	{SUBSYS "referrals: [\"tcp://10.0.0.1:8009\", \"rdma://[fd00::1]:4420/"
 		"nqn.2024-01.com.example:discovery\"]\n",
 		0, NULL},

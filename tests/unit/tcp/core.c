@@ -176,8 +176,7 @@ void core_reset(struct loop *loop)
 	core.reactor.loop = loop;
 	core.port = (struct port){.reactor = &core.reactor,
 		.ops = &transport_tcp_ops,
-		.header_digest_allowed = true,
-		.data_digest_allowed = true};
+		.option = {[TCP_OPTION_HDGST] = true, [TCP_OPTION_DDGST] = true}};
 	core.conn = (struct conn){.reactor = &core.reactor,
 		.port = &core.port,
 		.ops = &transport_tcp_ops,

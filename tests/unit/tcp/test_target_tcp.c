@@ -33,8 +33,8 @@ static void digests_in_use_are_those_asked_and_allowed(void **state)
 	for (uint8_t asked = 0; asked < 4; asked++) {
 		for (uint8_t allowed = 0; allowed < 4; allowed++) {
 			core_open(*state, 0);
-			core.port.header_digest_allowed = allowed & NVME_TCP_DGST_HEADER;
-			core.port.data_digest_allowed = allowed & NVME_TCP_DGST_DATA;
+			core.port.option[TCP_OPTION_HDGST] = allowed & NVME_TCP_DGST_HEADER;
+			core.port.option[TCP_OPTION_DDGST] = allowed & NVME_TCP_DGST_DATA;
 			assert_int_equal(core_initialize(0, asked).dgst, asked & allowed);
 			core_send_command(OP_READ, 1, 4096, NULL);
 			assert_int_equal(peer_expect(&core.peer, NVME_TCP_C2H_DATA).data_len, 4096);
