@@ -110,22 +110,6 @@ static_assert(sizeof(struct nvme_property) == 24);
 static_assert(offsetof(struct nvme_property, ofst) == 44 - 40);
 static_assert(offsetof(struct nvme_property, value) == 48 - 40);
 
-/* Authentication Send and Receive; len is TL or AL. */
-#define NVME_AUTH_SECP_NVME 0xe9
-#define NVME_AUTH_SPSP0	    0x01
-#define NVME_AUTH_SPSP1	    0x01
-
-struct nvme_auth {
-	uint8_t rsvd40;
-	uint8_t spsp0;
-	uint8_t spsp1;
-	uint8_t secp;
-	le32_t len;
-	uint8_t rsvd48[16];
-};
-static_assert(sizeof(struct nvme_auth) == 24);
-static_assert(offsetof(struct nvme_auth, len) == 44 - 40);
-
 /* Discovery log. */
 enum nvme_trtype {
 	NVME_TRTYPE_RDMA = 1,
@@ -250,26 +234,12 @@ static_assert(offsetof(struct nvme_disc_log, tdlpl) == 20);
 #define NVME_DISC_LSP_PLEO    0x02 /* entries of the port asked only */
 #define NVME_DISC_LSP_ALLSUBE 0x04 /* of all subsystems, not just the host's */
 
-/* Extended entry: the 1024 bytes above, then attributes (also what Discovery Information Management
- * carries). */
-enum nvme_exattype {
-	NVME_EXATTYPE_HOSTID = 1,
-	NVME_EXATTYPE_SYMNAME = 2,
-};
-
-struct nvme_ext_attr {
-	le16_t exattype;
-	le16_t exatlen; /* a multiple of 4 */
-	uint8_t exatval[];
-};
-static_assert(sizeof(struct nvme_ext_attr) == 4);
-
+/* Extended entry: the 1024 bytes above; its attributes would follow. */
 struct nvme_disc_ext_entry {
 	struct nvme_disc_entry entry;
 	le32_t tel; /* of the whole entry with its attributes */
 	le16_t numexat;
 	uint8_t rsvd1030[2];
-	struct nvme_ext_attr exat[];
 };
 static_assert(sizeof(struct nvme_disc_ext_entry) == 1032);
 static_assert(offsetof(struct nvme_disc_ext_entry, tel) == 1024);

@@ -196,7 +196,6 @@ struct nvme_cmd {
 		struct nvme_connect connect;
 		struct nvme_disconnect disconnect;
 		struct nvme_property property;
-		struct nvme_auth auth;
 	};
 };
 static_assert(sizeof(struct nvme_cmd) == 64);
@@ -262,15 +261,6 @@ enum nvme_io_opcode {
 	NVME_OPC_RESERVATION_ACQUIRE = 0x11,
 	NVME_OPC_RESERVATION_RELEASE = 0x15,
 	NVME_OPC_COPY = 0x19,
-};
-
-/* The two lowest bits of each opcode, fabrics types too, give the direction (NVMe base 2.0 figure
- * 89). */
-enum nvme_opcode_transfer {
-	NVME_TRANSFER_NONE = 0,
-	NVME_TRANSFER_HOST_TO_CTRL = 1,
-	NVME_TRANSFER_CTRL_TO_HOST = 2,
-	NVME_TRANSFER_BIDIRECTIONAL = 3,
 };
 
 /* --- completion ---------------------------------------------------------------------------- */
@@ -411,8 +401,6 @@ enum nvme_cc_shn {
 #define NVME_CSTS_SHST_COMPLETE	 (2u << 2)
 #define NVME_CSTS_NSSRO		 (1u << 4)
 
-#define NVME_NSSR_RESET 0x4e564d65u /* "NVMe" */
-
 /* --- features ------------------------------------------------------------------------------ */
 
 enum nvme_feature_id {
@@ -486,13 +474,6 @@ struct nvme_host_behavior {
 };
 static_assert(sizeof(struct nvme_host_behavior) == 512);
 
-struct nvme_timestamp {
-	uint8_t ms[6]; /* since 1970, little-endian */
-	uint8_t attributes;
-	uint8_t rsvd7;
-};
-static_assert(sizeof(struct nvme_timestamp) == 8);
-
 #define NVME_WRITE_PROTECT_MASK 0x7u
 
 enum nvme_write_protect {
@@ -515,7 +496,6 @@ static_assert(sizeof(struct nvme_dsm_range) == 16);
 
 #define NVME_COPY_FORMAT_MASK 0x0f
 #define NVME_COPY_FORMAT_0    0
-#define NVME_COPY_FORMAT_1    1
 
 struct nvme_copy_range {
 	uint8_t rsvd0[8];
@@ -528,18 +508,6 @@ struct nvme_copy_range {
 };
 static_assert(sizeof(struct nvme_copy_range) == 32);
 static_assert(offsetof(struct nvme_copy_range, eilbrt) == 24);
-
-struct nvme_copy_range_f1 {
-	uint8_t rsvd0[8];
-	le64_t slba;
-	le16_t nlb; /* 0's based */
-	uint8_t rsvd18[8];
-	uint8_t elbt[10];
-	le16_t elbatm;
-	le16_t elbat;
-};
-static_assert(sizeof(struct nvme_copy_range_f1) == 40);
-static_assert(offsetof(struct nvme_copy_range_f1, elbt) == 26);
 
 /* --- reservations -------------------------------------------------------------------------- */
 
