@@ -27,6 +27,8 @@
 /* A host that has not completed Connect by then is gone or hostile; Linux needs milliseconds. */
 #define CONN_HANDSHAKE_NS 10000000000ull
 
+#define CONN_TEXT_SIZE 128
+
 /* Slots for a queue of DEPTH: the host may reuse a capsule before its response is seen to be sent.
  */
 static uint32_t conn_nr_slots(uint32_t depth)
@@ -39,7 +41,8 @@ static size_t conn_requests_bytes(const struct conn *conn)
 	return (size_t)conn_nr_slots(conn->ops->max_depth) * sizeof(struct request);
 }
 
-void conn_describe(const struct conn *conn, char ret_text[CONN_TEXT_SIZE])
+/* "connection 12 (tcp 10.0.0.7:51234, queue 1)", for the log. */
+static void conn_describe(const struct conn *conn, char ret_text[CONN_TEXT_SIZE])
 {
 	char peer[ADDRESS_TEXT];
 

@@ -153,10 +153,6 @@ uint32_t conn_inline_limit(const struct conn *conn);
 /* Another catalog counts: its subsystem, or its listener, may be gone. */
 void conn_follow(struct conn *conn, const struct catalog *catalog);
 
-/* "connection 12 from tcp 10.0.0.7:51234", for the log. */
-#define CONN_TEXT_SIZE 128
-void conn_describe(const struct conn *conn, char ret_text[CONN_TEXT_SIZE]);
-
 /* A line about something a peer can cause again and again: limited per reactor. */
 void conn_log(struct conn *conn, const char *format, ...) printf_like(2, 3);
 
