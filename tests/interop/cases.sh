@@ -16,6 +16,7 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	kernel_host_at_several_queue_sizes_tcp kernel_host_at_several_queue_sizes_rdma kernel_host_is_told_why_it_is_refused_tcp
 	kernel_host_discards_on_hauld_tcp kernel_host_discards_on_hauld_rdma
 	kernel_host_follows_changes_tcp kernel_host_follows_changes_rdma
+	kernel_host_follows_ana_tcp kernel_host_follows_ana_rdma
 	kernel_host_reads_log_pages_tcp kernel_host_reads_log_pages_rdma
 	kernel_host_resets_hauld_under_load_tcp kernel_host_resets_hauld_under_load_rdma
 	hauld_drains_under_a_kernel_host_tcp hauld_drains_under_a_kernel_host_rdma
@@ -290,6 +291,81 @@ kernel_host_follows_changes() {
 }
 kernel_host_follows_changes_tcp() { kernel_host_follows_changes tcp; }
 kernel_host_follows_changes_rdma() { kernel_host_follows_changes rdma; }
+
+# ana_config TRTYPE STATE STATE [NAMESPACE]: two listeners of one subsystem, and what its disk is through each.
+ana_config() {
+	echo "listen: ['$1://$address:4420', '$1://$address:4421']"
+	echo "subsystems: [{nqn: $nqn, ana: ["
+	echo "    {group: 1, state: $2, listeners: ['$1://$address:4420']}, {group: 1, state: $3, listeners: ['$1://$address:4421']}],"
+	echo "  namespaces: [{path: $tmp.img, nsid: 1}${4:+, {$4\}}]}]"
+}
+
+# ana_commands PORT: how many commands have come through it, on I/O queues.
+ana_commands() {
+	"$build/target/haulctl" --control "$tmp.sock" status --json > $tmp.status || return
+	/usr/bin/python3 - $tmp.status "$1" << 'PY'
+import json, sys
+print(sum(queue["commands"] for host in json.load(open(sys.argv[1]))["hosts"] for ctrl in host["controllers"]
+          for queue in ctrl["queues"] if queue["qid"] and queue["local"].endswith(":" + sys.argv[2])))
+PY
+}
+# ana_is_used PORT COUNT: some commands more than COUNT have come through it.
+ana_is_used() { [ "$(ana_commands "$1")" -gt $(($2 + 20)) ]; }
+ana_is_known() { # STATE...: the kernel has just these, in whatever order
+	[ "$(cat /sys/class/nvme/nvme*/nvme*c*n1/ana_state | sort | tr '\n' ' ')" = "$(printf '%s\n' "$@" | sort | tr '\n' ' ')" ]
+}
+
+# The kernel's native multipath follows the states of two listeners while fio writes and verifies: nothing fails, and I/O
+# comes by the usable way only.
+kernel_host_follows_ana() {
+	local ctl=("$build/target/haulctl" --control "$tmp.sock") trtype=$1 port from to before
+	[ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] || skip "this kernel has no native multipath"
+	truncate -s 64M $tmp.img
+	ana_config "$trtype" optimized inaccessible > $tmp.conf
+	run_hauld --config $tmp.conf --control $tmp.sock
+	for port in 4420 4421; do
+		nvme connect -t "$trtype" -a $address -s $port -n $nqn --nr-io-queues=2 --keep-alive-tmo=15 || fail "nvme connect to $port failed: $(kernel_log | tail -1)"
+	done
+	until_true 10 ana_is_known optimized inaccessible || fail "the kernel does not know the states"
+	disk=/dev/$(basename "$(echo /sys/class/nvme-subsystem/nvme-subsys*/nvme*n1 | cut -d' ' -f1)")
+	kernel_fio --bsrange=4k-4k --rate_iops=,25 &
+	local fio=$!
+	from=4420 to=4421
+	for turn in 1 2 3 4; do
+		before=$(ana_commands $to)
+		case $turn in
+		1 | 3) # one after the other, with a change that hosts wait for
+			"${ctl[@]}" ana $nqn 1 change --listener "$trtype://$address:$from" || fail "haulctl ana failed"
+			"${ctl[@]}" ana $nqn 1 non-optimized --listener "$trtype://$address:$to" || fail "haulctl ana failed"
+			"${ctl[@]}" ana $nqn 1 inaccessible --listener "$trtype://$address:$from" || fail "haulctl ana failed"
+			until_true 10 ana_is_known non-optimized inaccessible || fail "the kernel does not know the new states"
+			;;
+		*) # both at once
+			ana_config "$trtype" optimized inaccessible > $tmp.conf
+			"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+			until_true 10 ana_is_known optimized inaccessible || fail "the kernel does not know the new states"
+			;;
+		esac
+		until_true 20 ana_is_used $to "$before" || fail "I/O has not moved to $to"
+		before=$(ana_commands $from)
+		sleep 0.5
+		[ "$(ana_commands $from)" = "$before" ] || fail "I/O still comes by $from"
+		port=$from from=$to to=$port
+	done
+	kill -0 $fio 2>/dev/null || fail "fio ended before all was done"
+	wait $fio || fail "fio failed"
+	ana_config "$trtype" optimized inaccessible "ram: 1M, nsid: 2" > $tmp.conf
+	"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+	until_true 10 has_blocks "${disk%n1}n2" 2048 || fail "the new namespace did not appear"
+	nvme ana-log "$(find /dev -name 'nvme[0-9]' | head -1)" || fail "nvme ana-log failed"
+	nvme disconnect -n $nqn | grep -q 'disconnected 2 ' || fail "nvme disconnect did not find the controllers"
+	kernel_log
+	! kernel_warnings | grep -v 'no usable path - requeuing I/O' || fail "the kernel warned"
+	! kernel_log | grep -iE 'i/o error|no available path' || fail "I/O failed"
+	stop_hauld
+}
+kernel_host_follows_ana_tcp() { kernel_host_follows_ana tcp; }
+kernel_host_follows_ana_rdma() { kernel_host_follows_ana rdma; }
 
 # nvme-cli reads each log page, for people and as JSON, and finds what was done.
 kernel_host_reads_log_pages() {
