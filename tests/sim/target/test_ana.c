@@ -319,6 +319,8 @@ static void group_that_is_not_accessible_concerns_its_namespaces_only(void **sta
 	expect_log(paths, 0, 1, 2, groups);
 	assert_int_equal(read_status(paths, 0, 1), 0);
 	assert_int_equal(read_status(paths, 0, 3), NVME_SC_ANA_TRANSITION);
+	publish_state(paths, 5, SECOND, NVME_ANA_INACCESSIBLE); /* another change leaves it so */
+	assert_int_equal(read_status(paths, 0, 3), NVME_SC_ANA_TRANSITION);
 	publish_state(paths, 2, ANA_OTHER_PORTS, NVME_ANA_OPTIMIZED);
 	assert_int_equal(read_status(paths, 0, 3), 0);
 	paths_destroy(paths);
