@@ -40,6 +40,7 @@ struct catalog {
 	struct port *port[CATALOG_MAX_PORTS]; /* one reference each */
 	uint32_t nr_referrals;
 	struct referral *referrals;
+	bool same_discovery; /* as PREVIOUS, to any host; found out once, when it is published */
 };
 
 /* An empty one after PREVIOUS; NULL: no memory. */

@@ -348,7 +348,8 @@ void ctrl_follow(struct ctrl *ctrl, const struct catalog *catalog)
 	const struct subsys *now;
 
 	if (ctrl->subsys->discovery) {
-		if (!ctrl->ending && discovery_differs(ctrl, catalog->previous, catalog))
+		if (!ctrl->ending && !catalog->same_discovery &&
+			discovery_differs(ctrl, catalog->previous, catalog))
 			ctrl->announce |= NVME_AEC_DISCOVERY;
 		return;
 	}

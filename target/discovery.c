@@ -233,6 +233,44 @@ void discovery_log_write(struct request *request, const struct log_window *windo
 
 /* --- changes --------------------------------------------------------------------------------- */
 
+static bool discovery_is_same_subsys(const struct subsys *one, const struct subsys *other)
+{
+	if (strcmp(one->nqn, other->nqn) || one->allow_any != other->allow_any ||
+		one->nr_hosts != other->nr_hosts)
+		return false;
+	for (uint32_t i = 0; i < one->nr_hosts; i++)
+		if (strcmp(one->hosts[i], other->hosts[i]))
+			return false;
+	return true;
+}
+
+static bool discovery_has_same_subsystems(const struct catalog *before, const struct catalog *now)
+{
+	const struct list *one = before->subsystems.next, *other = now->subsystems.next;
+
+	while (one != &before->subsystems && other != &now->subsystems) {
+		if (!discovery_is_same_subsys(container_of(one, struct subsys, node),
+			    container_of(other, struct subsys, node)))
+			return false;
+		one = one->next;
+		other = other->next;
+	}
+	return one == &before->subsystems && other == &now->subsystems;
+}
+
+bool discovery_is_same(const struct catalog *before, const struct catalog *now)
+{
+	if (before->nr_ports != now->nr_ports || before->nr_referrals != now->nr_referrals)
+		return false;
+	for (uint32_t i = 0; i < now->nr_ports; i++)
+		if (before->port[i] != now->port[i])
+			return false;
+	for (uint32_t i = 0; i < now->nr_referrals; i++)
+		if (!referral_is_same(&before->referrals[i], &now->referrals[i]))
+			return false;
+	return discovery_has_same_subsystems(before, now);
+}
+
 static void discovery_take_for_digest(struct discovery_walk *walk)
 {
 	const uint64_t key[2] = {walk->digest, walk->nr};

@@ -22,6 +22,9 @@ uint16_t discovery_log_check(const struct request *request);
 uint64_t discovery_log_size(const struct request *request);
 void discovery_log_write(struct request *request, const struct log_window *window);
 
+/* True: no host sees anything else in NOW than in BEFORE. Each host's own look costs as much as its
+ * log is long. */
+bool discovery_is_same(const struct catalog *before, const struct catalog *now);
 /* Whether the host of CTRL sees anything else in NOW than in BEFORE. */
 bool discovery_differs(
 	const struct ctrl *ctrl, const struct catalog *before, const struct catalog *now);

@@ -12,6 +12,7 @@
 #include "target/catalog.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
+#include "target/discovery.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
 #include "target/reservation_owner.h"
@@ -325,6 +326,7 @@ void publish_start(struct publish *publish, struct catalog *catalog,
 	publish->error = 0;
 	publish->why[0] = '\0';
 	publish->failed_port = UINT32_MAX;
+	catalog->same_discovery = discovery_is_same(catalog->previous, catalog);
 	publish_take_refs(publish);
 	publish->error = reservation_adopt(
 		publish->target->reservations, catalog, publish->why, sizeof(publish->why));

@@ -254,14 +254,14 @@ static void add_subsys(struct catalog *catalog)
 
 static const struct {
 	void (*change)(struct catalog *catalog);
-	bool seen;
+	bool seen, same; /* by the host; for all hosts, so that no log is gone through */
 } discoveries[] = {
-	{allow_the_host, true},
-	{allow_another_host, false},
-	{remove_other, true},
-	{remove_private, false},
-	{add_subsys, true},
-	{add_7, false},
+	{allow_the_host, true, false},
+	{allow_another_host, false, false},
+	{remove_other, true, false},
+	{remove_private, false, false},
+	{add_subsys, true, false},
+	{add_7, false, true},
 };
 
 static void discovery_tells_just_who_sees_the_change(void **state)
@@ -275,6 +275,7 @@ static void discovery_tells_just_who_sees_the_change(void **state)
 
 		discoveries[i].change(catalog);
 		publish(sim, catalog);
+		assert_int_equal(catalog->same_discovery, discoveries[i].same);
 		if (discoveries[i].seen)
 			expect_event(admin, replies + 1, DISCOVERY);
 		else
