@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/base/log.h"
 #include "target/catalog.h"
 #include "target/conn.h"
 #include "target/reactor.h"
@@ -204,6 +203,7 @@ static void reservation_report_ready(struct round *round)
 static uint16_t reservation_store(const struct reservation_task *task)
 {
 	const struct reservation_owner *owner = task->owner;
+	struct reservation_table *table = owner->table;
 	char text[NVME_UUID_TEXT];
 	int error;
 
@@ -211,12 +211,13 @@ static uint16_t reservation_store(const struct reservation_task *task)
 		return 0;
 	if (!task->may_persist)
 		return NVME_SC_INVALID_FIELD | NVME_STATUS_DNR;
-	error = reservation_store_save(&owner->table->store, &owner->uuid, task->after);
+	error = reservation_store_save(&table->store, &owner->uuid, task->after);
 	if (!error)
 		return 0;
 	nvme_uuid_format(&owner->uuid, text);
-	log_error("the reservation of namespace %s cannot be stored in %s: %s", text,
-		owner->table->store.path, strerror(-error));
+	log_line_limited(&table->log, loop_now_ns(task->home->target->loop), LOG_LEVEL_ERROR,
+		"the reservation of namespace %s cannot be stored in %s: %s", text,
+		table->store.path, strerror(-error));
 	return NVME_SC_INTERNAL;
 }
 

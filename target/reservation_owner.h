@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "proto/base/list.h"
+#include "proto/base/log.h"
 #include "proto/base/loop.h"
 #include "proto/nvme/name.h"
 #include "target/publish.h"
@@ -31,6 +32,7 @@ struct target;
 
 struct reservation_table {
 	struct reservation_store store;
+	struct log_limit log; /* hosts may try again and again what cannot be stored */
 	struct list buckets[RESERVATION_BUCKETS]; /* of struct reservation_owner */
 };
 

@@ -188,14 +188,15 @@ static void write_protect_come_home(struct loop_message *message);
 static void write_protect_over(struct change *change, int error, const char *why)
 {
 	struct write_protect *protect = container_of(change, struct write_protect, change);
+	const struct target *target = protect->target;
 
 	if (error) {
-		log_warning("%s: %s", protect->nqn, why);
+		bool differs = write_protect_save(protect, target->catalog);
+
+		log_line_limited(&target->reservations->log, loop_now_ns(target->loop),
+			LOG_LEVEL_WARNING, "%s: %s%s", protect->nqn, why,
+			differs ? "; what is stored may not be what counts" : "");
 		protect->status = NVME_SC_INTERNAL;
-		if (write_protect_save(protect, protect->target->catalog))
-			log_warning("%s: the write protection that is stored may not be that which "
-				    "counts",
-				protect->nqn);
 	}
 	protect->message.fn = write_protect_come_home;
 	loop_send(protect->home, &protect->message);

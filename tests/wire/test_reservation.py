@@ -362,6 +362,19 @@ def test_a_damaged_file_is_told(tmp_path):
     assert str(stored) in str(told.value)
 
 
+def test_what_cannot_be_stored_is_not_so(tmp_path):
+    state = tmp_path / "state"
+    state.mkdir()
+    daemon = start(tmp_path, "--state", str(state))
+    state.rmdir()
+    with Host("tcp", address(daemon, "tcp"), 1) as one:
+        for _ in range(50):
+            assert one.register(cptpl=PTPL_ON) == 0x006, "Internal Error"
+        assert one.report().count == 0
+    assert 1 <= daemon.log_path.read_text().count("cannot be stored") <= 20, "a host must not fill the log"
+    assert daemon.stop() == 0
+
+
 def test_two_cannot_share_a_directory(tmp_path):
     daemon = start(tmp_path, "--state", str(tmp_path))
     other = tmp_path / "other"

@@ -197,6 +197,9 @@ def test_what_cannot_be_stored_is_not_so(hauld):
         hauld.state.rmdir()
         assert put(admin, SET) == 0x006, "Internal Error"
         assert get(admin) == NONE and write(queue) == 0
+        for _ in range(50):
+            put(admin, SET)
+    assert 1 <= hauld.log_path.read_text().count("cannot be stored") <= 20, "a host must not fill the log"
 
 
 def test_without_a_state_directory_it_is_not_offered(own):
