@@ -19,6 +19,8 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	kernel_host_follows_ana_tcp kernel_host_follows_ana_rdma
 	kernel_host_reads_log_pages_tcp kernel_host_reads_log_pages_rdma
 	kernel_host_resets_hauld_under_load_tcp kernel_host_resets_hauld_under_load_rdma
+	ext4_outlives_a_killed_hauld_tcp xfs_outlives_a_killed_hauld_rdma
+	nvme_cli_sends_each_io_command_tcp nvme_cli_sends_each_io_command_rdma
 	hauld_drains_under_a_kernel_host_tcp hauld_drains_under_a_kernel_host_rdma
 	haul_discovers_kernel_target_tcp haul_discovers_kernel_target_rdma
 	haul_identifies_kernel_target_tcp haul_identifies_kernel_target_rdma
@@ -57,6 +59,7 @@ start_hauld() {
 run_hauld() {
 	[ -x "$build/target/hauld" ] || fail "hauld is not in this build"
 	kernel_log_mark
+	rm -f $tmp.ready
 	mkfifo $tmp.ready
 	"$build/target/hauld" "$@" > $tmp.ready 2> $tmp.hauld &
 	hauld_pid=$!
@@ -565,6 +568,10 @@ hauld_drains_under_a_kernel_host() {
 }
 hauld_drains_under_a_kernel_host_tcp() { hauld_drains_under_a_kernel_host tcp; }
 hauld_drains_under_a_kernel_host_rdma() { hauld_drains_under_a_kernel_host rdma; }
+
+# File systems and nvme-cli's I/O commands.
+# shellcheck source=tests/interop/others.sh
+. tests/interop/others.sh
 
 # --- our initiator -> kernel target --------------------------------------------------------------------------------------
 
