@@ -182,10 +182,9 @@ def pytest_collection_modifyitems(config, items):
     known = deviations(config.getoption("--deviations")) if config.getoption("--deviations") else {}
     for item in items:
         name = item.path.name + "::" + item.name.replace("[external]", "").replace("external-", "").replace("-external", "")
-        name = name.replace("[]", "")
         why = known.get(name) or known.get(name.split("[")[0])
         if why:
-            item.add_marker(pytest.mark.xfail(reason=why, strict=name in known))
+            item.add_marker(pytest.mark.xfail(reason=why, run=False))
 
 
 class Target:
