@@ -10,6 +10,7 @@ import time
 import conftest
 import nvme
 import nvmetcp
+import pytest
 
 HAULCTL = str(conftest.BUILD / "target" / "haulctl")
 
@@ -145,3 +146,46 @@ class Busy:
         goal = self.rounds + rounds
         wait_for(lambda: self.error or self.rounds >= goal)
         assert self.error is None, f"the host was disturbed: {self.error!r}"
+
+
+# --- configurations ---
+
+A, B = "nqn.2026-11.io.haul:a", "nqn.2026-11.io.haul:b"
+
+
+def subsys(nqn, *namespaces, allow=None):
+    lines = [f"  - nqn: {nqn}"]
+    if allow is not None:
+        lines.append(f"    allow: {json.dumps(allow)}")
+    if namespaces:
+        lines.append("    namespaces:")
+    for number, disk in namespaces:
+        options = disk.split()
+        lines += [f"      - {options[0].replace('=', ': ', 1)}", f"        nsid: {number}"]
+        lines += [f"        {option.replace('=', ': ', 1)}" for option in options[1:]]
+    return "\n".join(lines) + "\n"
+
+
+def config(*subsystems, listen=("tcp://127.0.0.1:0",), more=""):
+    return f"listen: {json.dumps(list(listen))}\nsubsystems:\n" + "".join(subsystems) + more
+
+
+BASE = config(subsys(A, (1, "ram=1M")), subsys(B, (1, "ram=1M"), (2, "ram=2M")))
+
+
+@pytest.fixture
+def start(start_hauld, tmp_path):
+    """start(TEXT, ...): a hauld that runs TEXT, on two threads."""
+    def go(text=BASE, *args, **kw):
+        path = tmp_path / "hauld.conf"
+        path.write_text(text)
+        hauld = start_hauld("--config", str(path), "--threads", "2", *args, **kw)
+        hauld.path = path
+        return hauld
+    return go
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
