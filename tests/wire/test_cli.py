@@ -298,6 +298,7 @@ def test_a_second_signal_cuts_the_drain_short(start_hauld, tmp_path):
 
 def test_a_log_that_nobody_reads_stops_nothing():
     """A host that comes and goes writes lines; stderr may be a pipe whose reader has stopped."""
+    import fcntl
     import nvmetcp
     import re
     name = "nqn.2026-11.io.haul:unread"
@@ -305,6 +306,7 @@ def test_a_log_that_nobody_reads_stops_nothing():
                "--log-level", "debug"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           preexec_fn=conftest._die_with_parent) as hauld:
+        size = fcntl.fcntl(hauld.stderr, fcntl.F_SETPIPE_SZ, 16384)
         try:
             for line in hauld.stdout:
                 if line.startswith("listening on "):
@@ -315,6 +317,8 @@ def test_a_log_that_nobody_reads_stops_nothing():
                 nvmetcp.Admin(address, name, enable=False).close()
         finally:
             hauld.kill()
+        told = len(hauld.stderr.read())
+        assert size - 8192 < told <= size, f"the pipe was never full: {told} of {size}"
 
 
 def test_a_mistake_of_a_host_leaves_a_warning_that_names_it_but_not_a_flood(start_hauld):
