@@ -197,7 +197,7 @@ static int rdma_queue_send_request(struct haul_transport_queue *tq)
 }
 
 /* A region of the pool, and some queues' capsules. */
-#define RDMA_QUEUE_LOCKED_MIB 4
+#define RDMA_QUEUE_LOCKED_MIB 4u
 #define RDMA_QUEUE_HINT_BYTES 160
 
 /* TEXT may be used for it. */
