@@ -330,7 +330,7 @@ static void status_of_the_first_failed_part_is_the_result(void **state)
 
 static void silence_ends_all_of_the_association_in_time(void **state)
 {
-	struct rig rig = rig_make(FAKE_URI, 4, 50);
+	struct rig rig = rig_make(FAKE_URI, 4, 500);
 	struct haul_queue *second = queue_good(rig.ctrl, 4);
 	struct iovec iov = {rig.bytes, 4096};
 	struct haul_event event;
@@ -348,7 +348,7 @@ static void silence_ends_all_of_the_association_in_time(void **state)
 		assert_int_equal(event.status, 0);
 		assert_int_equal(event.result, event.user_data == 10 ? -ETIMEDOUT : -ECANCELED);
 	}
-	assert_in_range(haul_loop_now_ns(rig.hl) - start_ns, 50000000, 1500000000);
+	assert_in_range(haul_loop_now_ns(rig.hl) - start_ns, 500000000, 4000000000);
 	assert_false(haul_ctrl_is_live(rig.ctrl));
 	assert_non_null(strstr(haul_ctrl_error(rig.ctrl), "in time"));
 	assert_int_equal(rig_read(&rig, rig.bytes, 512, 0, 13), -ENOTCONN);
