@@ -39,7 +39,8 @@ static struct reservation_name reservation_store_name(
 int reservation_store_open(
 	struct reservation_store *store, const char *path, char *why, size_t why_size)
 {
-	*store = (struct reservation_store){.path = path, .fd = -1};
+	*store = (struct reservation_store){
+		.path = path, .fd = -1, .max_bytes = RESERVATION_STORE_MAX_BYTES};
 	if (!path[0])
 		return 0;
 	store->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -60,7 +61,7 @@ void reservation_store_close(struct reservation_store *store)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-static int reservation_store_read_fd(int fd, char **ret, size_t *ret_length)
+static int reservation_store_read_fd(int fd, size_t max_bytes, char **ret, size_t *ret_length)
 {
 	struct stat st;
 	ssize_t length;
@@ -68,7 +69,7 @@ static int reservation_store_read_fd(int fd, char **ret, size_t *ret_length)
 
 	if (fstat(fd, &st))
 		return -errno;
-	if (!S_ISREG(st.st_mode) || st.st_size > RESERVATION_STORE_MAX_BYTES)
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > max_bytes)
 		return -EBADMSG;
 	text = malloc((size_t)st.st_size + 1);
 	if (!text)
@@ -99,7 +100,7 @@ int reservation_store_load(const struct reservation_store *store, const struct n
 	fd = openat(store->fd, name.text, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0 && errno == ENOENT)
 		return 0;
-	error = fd < 0 ? -errno : reservation_store_read_fd(fd, &text, &length);
+	error = fd < 0 ? -errno : reservation_store_read_fd(fd, store->max_bytes, &text, &length);
 	if (!error)
 		error = reservation_store_parse(uuid, text, length, ret, &fault);
 	if (error && error != -EBADMSG)
@@ -187,6 +188,8 @@ int reservation_store_save(const struct reservation_store *store, const struct n
 	if (!state->ptpl)
 		return reservation_store_remove(store, uuid);
 	error = reservation_store_format(uuid, state, &text, &length);
+	if (!error && length > store->max_bytes)
+		error = -EFBIG;
 	if (!error)
 		error = reservation_store_replace(store, uuid, text, length);
 	free(text);

@@ -20,6 +20,7 @@ struct reservation;
 struct reservation_store {
 	const char *path; /* the directory, for messages */
 	int fd;		  /* of it, locked against another hauld; -1: there is none */
+	size_t max_bytes; /* of a file, read or written */
 };
 
 /* PATH must last as long as the store; "": nothing persists. WHY: one line for the user. */
@@ -31,7 +32,8 @@ void reservation_store_close(struct reservation_store *store);
 int reservation_store_load(const struct reservation_store *store, const struct nvme_uuid *uuid,
 	struct reservation **ret, char *why, size_t why_size) must_check;
 
-/* Returns when it is on the disk. One that does not persist has no file. */
+/* Returns when it is on the disk. One that does not persist has no file. -EFBIG: more than could be
+ * read again; then the file is what it was. */
 int reservation_store_save(const struct reservation_store *store, const struct nvme_uuid *uuid,
 	const struct reservation *state) must_check;
 

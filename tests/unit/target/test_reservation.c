@@ -659,9 +659,38 @@ static void store_keeps_what_persists_only(void **unused)
 	free(state);
 }
 
+static void what_could_not_be_read_again_is_not_stored(void **unused)
+{
+	char directory[] = "/tmp/haul-reservation-XXXXXX";
+	struct reservation *state = setup(NVME_RESERVATION_WRITE_EXCLUSIVE), *again = NULL;
+	struct reservation_store store;
+	char why[256];
+	char *text;
+
+	(void)unused;
+	assert_non_null(mkdtemp(directory));
+	assert_int_equal(reservation_store_open(&store, directory, why, sizeof(why)), 0);
+	state->ptpl = true;
+	assert_int_equal(reservation_store_format(&uuid, state, &text, &store.max_bytes), 0);
+	free(text);
+	assert_int_equal(reservation_store_save(&store, &uuid, state), 0);
+	store.max_bytes--;
+	assert_int_equal(reservation_store_save(&store, &uuid, state), -EFBIG);
+	store.max_bytes++;
+	assert_int_equal(reservation_store_load(&store, &uuid, &again, why, sizeof(why)), 0);
+	assert_int_equal(again->nr, 2);
+	free(again);
+	state->ptpl = false;
+	assert_int_equal(reservation_store_save(&store, &uuid, state), 0);
+	assert_int_equal(rmdir(directory), 0);
+	reservation_store_close(&store);
+	free(state);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_could_not_be_read_again_is_not_stored),
 		cmocka_unit_test(commands_do_what_the_specification_says),
 		cmocka_unit_test(access_is_as_in_the_table),
 		cmocka_unit_test(replaced_key_of_the_holder_is_its_key),
