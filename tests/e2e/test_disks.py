@@ -99,8 +99,8 @@ def test_overlays_and_ext4_have_direct_io(hauld, engine, directory, loop):
     running = hauld("--export", f"{directory}/ext4/disk,nqn={NQN},nsid=1", "--export",
                     f"{directory}/overlay/disk,nqn={NQN},nsid=2", engine=engine, prefix=in_namespace(
                         'mount -t tmpfs none "$1"; cd "$1"; mkdir ext4 overlay; mount "$2" ext4; '
-                        'mkdir ext4/lower ext4/upper ext4/work; truncate -s 16M ext4/disk ext4/lower/disk; '
-                        'mount -t overlay -o lowerdir=ext4/lower,upperdir=ext4/upper,workdir=ext4/work none overlay',
+                        'mkdir ext4/lower ext4/upper ext4/scratch; truncate -s 16M ext4/disk ext4/lower/disk; '
+                        'mount -t overlay -o lowerdir=ext4/lower,upperdir=ext4/upper,workdir=ext4/scratch none overlay',
                         str(directory), device))
     assert PAGE_CACHE not in running.log()
     for nsid, path in ((1, "ext4/disk"), (2, "overlay/disk")):
