@@ -17,6 +17,8 @@
 
 /* One line about a mistake. */
 #define CONFIG_MISTAKE_BYTES 1536
+/* The part of it that says why. */
+#define CONFIG_WHY_BYTES     512
 
 struct config_source {
 	const char *file; /* its name, for mistakes */
