@@ -4,8 +4,6 @@
  */
 #include "target/identify_ctrls.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/nvme/identify.h"
@@ -13,13 +11,11 @@
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/reactor.h"
-#include "target/round.h"
+#include "target/request_round.h"
 #include "target/subsys.h"
 
 struct identify_ctrls {
-	struct round round;
-	struct request *request; /* in EXEC */
-	char nqn[NVME_NQN_MAX + 1];
+	struct request_round round;
 	uint64_t seen[(UINT16_MAX + 1) / 64]; /* by controller id */
 };
 
@@ -35,64 +31,47 @@ uint16_t identify_ctrls_check(const struct request *request)
 }
 
 /* On each reactor. */
-static void identify_ctrls_visit(struct round *round, struct reactor *reactor)
+static void identify_ctrls_visit(struct request_round *round, struct reactor *reactor)
 {
 	struct identify_ctrls *ctrls = container_of(round, struct identify_ctrls, round);
 
 	for (uint32_t slot = 0; slot < REACTOR_MAX_CTRLS; slot++) {
 		const struct ctrl *ctrl = reactor->ctrls[slot];
 
-		if (ctrl && !ctrl->ending && !strcmp(ctrl->subsys->nqn, ctrls->nqn))
+		if (ctrl && !ctrl->ending && !strcmp(ctrl->subsys->nqn, round->nqn))
 			ctrls->seen[ctrl->cntlid / 64] |= 1ull << ctrl->cntlid % 64;
 	}
-	round_go_on(round);
 }
 
-static void identify_ctrls_fill(const struct identify_ctrls *ctrls, struct nvme_ctrl_list *list)
+static void identify_ctrls_done(struct request_round *round)
 {
+	const struct identify_ctrls *ctrls = container_of(round, struct identify_ctrls, round);
+	struct request *request = round->request;
+	struct nvme_ctrl_list *list = request->bytes;
 	uint32_t nr = 0;
 
-	for (uint32_t id = le16_get(ctrls->request->cmd.identify.cntid);
+	for (uint32_t id = le16_get(request->cmd.identify.cntid);
 		id <= UINT16_MAX && nr < NVME_CTRL_LIST_MAX; id++)
 		if (ctrls->seen[id / 64] & 1ull << id % 64)
 			list->cntlid[nr++] = le16((uint16_t)id);
 	list->nr = le16((uint16_t)nr);
-}
-
-/* At home again. */
-static void identify_ctrls_done(struct round *round)
-{
-	struct identify_ctrls *ctrls = container_of(round, struct identify_ctrls, round);
-	struct request *request = ctrls->request;
-
-	if (request_executed(request)) {
-		identify_ctrls_fill(ctrls, request->bytes);
-		request_complete(request, 0);
-	}
-	free(ctrls);
+	request_complete(request, 0);
 }
 
 void identify_ctrls_run(struct request *request)
 {
 	const struct nvme_cmd_identify *identify = &request->cmd.identify;
-	struct reactor *reactor = request->conn->reactor;
-	const struct subsys *subsys = request->conn->subsys;
-	struct identify_ctrls *ctrls;
+	struct request_round *round;
 
 	/* Attached to nobody, as it is not there: the list is empty. */
 	if (identify->cns == NVME_CNS_NS_CTRL_LIST &&
-		!subsys_ns(subsys, le32_get(request->cmd.nsid))) {
+		!subsys_ns(request->conn->subsys, le32_get(request->cmd.nsid))) {
 		request_complete(request, 0);
 		return;
 	}
-	ctrls = calloc(1, sizeof(*ctrls));
-	if (!ctrls) {
+	round = request_round_create(request, sizeof(struct identify_ctrls));
+	if (round)
+		request_round_start(round, identify_ctrls_visit, identify_ctrls_done);
+	else
 		request_complete(request, NVME_SC_INTERNAL);
-		return;
-	}
-	ctrls->request = request;
-	snprintf(ctrls->nqn, sizeof(ctrls->nqn), "%s", subsys->nqn);
-	request_hand_to(request, REQUEST_EXEC);
-	round_start(&ctrls->round, reactor->target, reactor->loop, identify_ctrls_visit,
-		identify_ctrls_done);
 }

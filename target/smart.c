@@ -4,8 +4,6 @@
  */
 #include "target/smart.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/nvme/identify.h"
@@ -18,16 +16,14 @@
 #include "target/log_pages.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
-#include "target/round.h"
+#include "target/request_round.h"
 
 #define SMART_SPARE	      100
 #define SMART_SPARE_THRESHOLD 10
 #define SMART_NS_PER_HOUR     3600000000000ull
 
 struct smart_round {
-	struct round round;
-	struct request *request; /* in EXEC */
-	char nqn[NVME_NQN_MAX + 1];
+	struct request_round round;
 	uint32_t nsid; /* NVME_NSID_ALL: of all namespaces */
 	struct ns_count counts[NR_NS_COUNTS];
 	uint64_t nr_media_errors;
@@ -56,15 +52,14 @@ static void smart_add(struct smart_round *smart, const struct reactor_ns *ns)
 	smart->read_only |= reactor_ns_turned_read_only(ns);
 }
 
-static void smart_visit(struct round *round, struct reactor *reactor)
+static void smart_visit(struct request_round *round, struct reactor *reactor)
 {
 	struct smart_round *smart = container_of(round, struct smart_round, round);
-	const struct subsys *subsys = catalog_find(reactor->catalog, smart->nqn);
+	const struct subsys *subsys = catalog_find(reactor->catalog, round->nqn);
 
 	for (uint32_t nsid = 1; subsys && nsid < subsys->ns_limit; nsid++)
 		if (subsys->ns[nsid] && (smart->nsid == NVME_NSID_ALL || smart->nsid == nsid))
 			smart_add(smart, reactor_ns_find(reactor, subsys, nsid));
-	round_go_on(round);
 }
 
 /* Thousands of 512 bytes, rounded up. */
@@ -98,83 +93,61 @@ static void smart_fill(
 		.error_entries = le128(error_log_count(ctrl))};
 }
 
-/* At home again. */
-static void smart_done(struct round *round)
+static void smart_done(struct request_round *round)
 {
-	struct smart_round *smart = container_of(round, struct smart_round, round);
-	struct request *request = smart->request;
+	struct request *request = round->request;
 	struct nvme_log_smart page;
 
-	if (request_executed(request)) {
-		smart_fill(smart, request->conn->member.ctrl, &page);
-		log_page_answer(request, &page, sizeof(page));
-	}
-	free(smart);
+	smart_fill(
+		container_of(round, struct smart_round, round), request->conn->member.ctrl, &page);
+	log_page_answer(request, &page, sizeof(page));
 }
 
 void smart_log_run(struct request *request)
 {
-	struct reactor *reactor = request->conn->reactor;
-	struct smart_round *smart = calloc(1, sizeof(*smart));
+	struct request_round *round = request_round_create(request, sizeof(struct smart_round));
 	uint32_t nsid = le32_get(request->cmd.nsid);
 
-	if (!smart) {
+	if (!round) {
 		request_complete(request, NVME_SC_INTERNAL);
 		return;
 	}
-	smart->request = request;
-	smart->nsid = nsid ? nsid : NVME_NSID_ALL;
-	snprintf(smart->nqn, sizeof(smart->nqn), "%s", request->conn->subsys->nqn);
-	request_hand_to(request, REQUEST_EXEC);
-	round_start(&smart->round, reactor->target, reactor->loop, smart_visit, smart_done);
+	container_of(round, struct smart_round, round)->nsid = nsid ? nsid : NVME_NSID_ALL;
+	request_round_start(round, smart_visit, smart_done);
 }
 
 /* --- the warning ----------------------------------------------------------------------------- */
 
 struct smart_warning {
-	struct round round;
-	struct request *request; /* in EXEC */
+	struct request_round round;
 	uint16_t status;
-	char nqn[NVME_NQN_MAX + 1];
 };
 
-static void smart_warn_visit(struct round *round, struct reactor *reactor)
+static void smart_warn_visit(struct request_round *round, struct reactor *reactor)
 {
-	const struct smart_warning *warning = container_of(round, struct smart_warning, round);
-
 	for (uint32_t slot = 0; slot < REACTOR_MAX_CTRLS; slot++) {
 		struct ctrl *ctrl = reactor->ctrls[slot];
 
-		if (ctrl && !strcmp(ctrl->subsys->nqn, warning->nqn))
+		if (ctrl && !strcmp(ctrl->subsys->nqn, round->nqn))
 			event_raise(
 				ctrl, NVME_AER_SMART, NVME_AER_SMART_RELIABILITY, NVME_LOG_SMART);
 	}
-	round_go_on(round);
 }
 
-static void smart_warn_done(struct round *round)
+static void smart_warn_done(struct request_round *round)
 {
-	struct smart_warning *warning = container_of(round, struct smart_warning, round);
-
-	if (request_executed(warning->request))
-		request_complete(warning->request, warning->status);
-	free(warning);
+	request_complete(round->request, container_of(round, struct smart_warning, round)->status);
 }
 
 void smart_warn(struct request *request, uint16_t status)
 {
-	struct reactor *reactor = request->conn->reactor;
-	struct smart_warning *warning = malloc(sizeof(*warning));
+	struct request_round *round = request_round_create(request, sizeof(struct smart_warning));
 
 	request->ns->tell_read_only = false;
-	if (!warning) {
+	if (!round) {
 		request_complete(request, status);
 		return;
 	}
-	warning->request = request;
-	warning->status = status;
-	snprintf(warning->nqn, sizeof(warning->nqn), "%s", request->conn->subsys->nqn);
-	request_hand_to(request, REQUEST_EXEC);
-	round_start(
-		&warning->round, reactor->target, reactor->loop, smart_warn_visit, smart_warn_done);
+	container_of(round, struct smart_warning, round)->status = status;
+	request_round_start(round, smart_warn_visit, smart_warn_done);
 }
