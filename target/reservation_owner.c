@@ -14,6 +14,7 @@
 #include "target/reactor_ns.h"
 #include "target/request.h"
 #include "target/reservation_report.h"
+#include "target/reservation_store.h"
 #include "target/reservation_visit.h"
 #include "target/subsys.h"
 #include "target/target.h"
@@ -32,9 +33,9 @@ int reservation_table_create(
 		return -ENOMEM;
 	for (unsigned i = 0; i < RESERVATION_BUCKETS; i++)
 		list_init(&table->buckets[i]);
-	error = reservation_store_open(&table->store, path, why, why_size);
+	error = state_dir_open(&table->state_dir, path, why, why_size);
 	if (error) {
-		reservation_store_close(&table->store);
+		state_dir_close(&table->state_dir);
 		free(table);
 		return error;
 	}
@@ -59,7 +60,7 @@ void reservation_table_free(struct reservation_table *table)
 		while ((node = list_pop_front(&table->buckets[i])))
 			reservation_owner_free(container_of(node, struct reservation_owner, node));
 	}
-	reservation_store_close(&table->store);
+	state_dir_close(&table->state_dir);
 	free(table);
 }
 
@@ -112,7 +113,8 @@ struct reservation_adoption {
  */
 static bool reservation_may_persist(const struct reservation_table *table, const struct ns *ns)
 {
-	return table->store.fd >= 0 && !backend_is_memory(ns->place->backend->path);
+	return state_dir_is_there(&table->state_dir) &&
+	       !backend_is_memory(ns->place->backend->path);
 }
 
 static int reservation_adopt_one(void *context, struct subsys *subsys, struct ns *ns)
@@ -129,7 +131,7 @@ static int reservation_adopt_one(void *context, struct subsys *subsys, struct ns
 		return 0;
 	if (ns->may_persist)
 		error = reservation_store_load(
-			&table->store, &ns->uuid, &state, adoption->why, adoption->why_size);
+			&table->state_dir, &ns->uuid, &state, adoption->why, adoption->why_size);
 	if (error)
 		return error;
 	if (!state)
@@ -199,26 +201,38 @@ static void reservation_report_ready(struct round *round)
 	reservation_answer(task, status);
 }
 
+/* What a failure may have left is replaced by what counts (target/state_dir.h). */
+static void reservation_store_again(
+	struct reservation_owner *owner, const struct target *target, int error)
+{
+	struct reservation_table *table = owner->table;
+	char text[NVME_UUID_TEXT];
+
+	owner->unsure = reservation_store_save(&table->state_dir, &owner->uuid, owner->state) != 0;
+	nvme_uuid_format(&owner->uuid, text);
+	log_line_limited(&table->log, loop_now_ns(target->loop), LOG_LEVEL_ERROR,
+		"the reservation of namespace %s cannot be stored in %s: %s%s", text,
+		table->state_dir.path, strerror(-error),
+		owner->unsure ? "; what is stored may not be what counts" : "");
+}
+
 /* Before anybody knows of the change. */
 static uint16_t reservation_store(const struct reservation_task *task)
 {
-	const struct reservation_owner *owner = task->owner;
-	struct reservation_table *table = owner->table;
-	char text[NVME_UUID_TEXT];
+	struct reservation_owner *owner = task->owner;
 	int error;
 
-	if (!task->after->ptpl && !owner->state->ptpl)
+	if (!task->after->ptpl && !owner->state->ptpl && !owner->unsure)
 		return 0;
 	if (!task->may_persist)
 		return NVME_SC_INVALID_FIELD | NVME_STATUS_DNR;
-	error = reservation_store_save(&table->store, &owner->uuid, task->after);
-	if (!error)
-		return 0;
-	nvme_uuid_format(&owner->uuid, text);
-	log_line_limited(&table->log, loop_now_ns(task->home->target->loop), LOG_LEVEL_ERROR,
-		"the reservation of namespace %s cannot be stored in %s: %s", text,
-		table->store.path, strerror(-error));
-	return NVME_SC_INTERNAL;
+	error = reservation_store_save(&owner->table->state_dir, &owner->uuid, task->after);
+	if (error) {
+		reservation_store_again(owner, task->home->target, error);
+		return NVME_SC_INTERNAL;
+	}
+	owner->unsure = false;
+	return 0;
 }
 
 static uint16_t reservation_decide(struct reservation_task *task)

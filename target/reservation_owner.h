@@ -20,8 +20,8 @@
 #include "proto/nvme/name.h"
 #include "target/publish.h"
 #include "target/reservation.h"
-#include "target/reservation_store.h"
 #include "target/round.h"
+#include "target/state_dir.h"
 
 struct catalog;
 struct reactor;
@@ -31,7 +31,7 @@ struct target;
 #define RESERVATION_BUCKETS 256
 
 struct reservation_table {
-	struct reservation_store store;
+	struct state_dir state_dir;
 	struct log_limit log; /* hosts may try again and again what cannot be stored */
 	struct list buckets[RESERVATION_BUCKETS]; /* of struct reservation_owner */
 };
@@ -41,6 +41,7 @@ struct reservation_owner {
 	struct reservation_table *table;
 	struct nvme_uuid uuid;
 	struct reservation *state; /* the control thread's; what it points to is constant */
+	bool unsure;		   /* nobody knows what is stored */
 	struct list waiting;	   /* commands, the first is being done */
 	/* Each reactor's own: the state that counts there. */
 	const struct reservation *seen[PUBLISH_MAX_PARTS];
@@ -76,7 +77,7 @@ struct reservation_task {
 
 /* --- on the control thread ------------------------------------------------------------------- */
 
-/* PATH as for reservation_store_open(). */
+/* PATH as for state_dir_open(). */
 int reservation_table_create(
 	struct reservation_table **ret, const char *path, char *why, size_t why_size) must_check;
 /* NULL is good. No reactor is left. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The text of a stored reservation: a line with its checksum, then JSON.
+ * The text of a stored reservation, sealed JSON.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -8,15 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/nvme/crc32c.h"
 #include "target/control_json.h"
 #include "target/reservation.h"
 #include "target/reservation_store.h"
+#include "target/state_dir.h"
 
 #define RESERVATION_TEXT_VERSION 1
-#define RESERVATION_TEXT_HEAD	 "haul-reservation %u %zu %08" PRIx32 "\n"
-/* The longest head; and of what a host's identifier is written in. */
-#define RESERVATION_HEAD_BYTES	 80
+#define RESERVATION_TEXT_KIND	 "reservation"
+/* What a host's identifier is written in. */
 #define RESERVATION_HOST_TEXT	 (2 * RESERVATION_HOST_BYTES + 1)
 #define RESERVATION_KEY_TEXT	 (2 + 16 + 1)
 #define RESERVATION_JSON_DEPTH	 8
@@ -78,62 +77,26 @@ int reservation_store_format(const struct nvme_uuid *uuid, const struct reservat
 	struct json_object *json = reservation_text_json(uuid, state);
 	const char *body =
 		json ? json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY) : NULL;
-	size_t length = body ? strlen(body) : 0;
+	size_t length = 0;
 	char *text = NULL;
 	int error = -ENOMEM;
 
-	if (body && asprintf(&text, RESERVATION_TEXT_HEAD "%s\n", RESERVATION_TEXT_VERSION,
-			    length + 1, (uint32_t)0, body) > 0) {
-		char *start = strchr(text, '\n') + 1;
-		char head[RESERVATION_HEAD_BYTES];
-
-		/* As long as with zeros. */
-		snprintf(head, sizeof(head), RESERVATION_TEXT_HEAD, RESERVATION_TEXT_VERSION,
-			length + 1, nvme_crc32c(0, start, length + 1));
-		memcpy(text, head, strlen(head));
-		error = reservation_text_check(uuid, state, text, strlen(text));
-	}
+	if (body)
+		error = state_text_seal(
+			RESERVATION_TEXT_KIND, RESERVATION_TEXT_VERSION, body, &text, &length);
+	if (!error)
+		error = reservation_text_check(uuid, state, text, length);
 	json_object_put(json);
 	if (error) {
 		free(text);
 		return error;
 	}
 	*ret = text;
-	*ret_length = strlen(text);
+	*ret_length = length;
 	return 0;
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
-
-/* The JSON behind the head; NULL and what is wrong. */
-static const char *reservation_text_body(const char *text, size_t length, const char **ret_fault)
-{
-	const char *end = memchr(text, '\n', min_of(length, (size_t)RESERVATION_HEAD_BYTES));
-	char head[RESERVATION_HEAD_BYTES + 1] = "", again[sizeof(head)];
-	unsigned version;
-	size_t rest;
-	uint32_t crc;
-
-	*ret_fault = "its first line is not that of a reservation";
-	if (!end)
-		return NULL;
-	memcpy(head, text, (size_t)(end - text) + 1);
-	if (sscanf(head, "haul-reservation %u %zu %" SCNx32, &version, &rest, &crc) != 3)
-		return NULL;
-	/* Written in one way only. */
-	snprintf(again, sizeof(again), RESERVATION_TEXT_HEAD, version, rest, crc);
-	if (strcmp(again, head))
-		return NULL;
-	*ret_fault = "its version is not known: a newer hauld has written it";
-	if (version != RESERVATION_TEXT_VERSION)
-		return NULL;
-	end++;
-	*ret_fault = "it is cut short, or longer than it says";
-	if (rest != length - (size_t)(end - text))
-		return NULL;
-	*ret_fault = "its checksum is wrong";
-	return nvme_crc32c(0, end, rest) == crc ? end : NULL;
-}
 
 static const char *reservation_text_string(struct json_object *json, const char *key)
 {
@@ -226,7 +189,8 @@ static struct json_object *reservation_text_parse_json(const char *text, size_t 
 int reservation_store_parse(const struct nvme_uuid *uuid, const char *text, size_t length,
 	struct reservation **ret, const char **ret_fault)
 {
-	const char *body = reservation_text_body(text, length, ret_fault);
+	const char *body = state_text_open(
+		RESERVATION_TEXT_KIND, RESERVATION_TEXT_VERSION, text, length, ret_fault);
 	struct json_object *json, *list;
 	struct reservation *state = NULL;
 

@@ -59,11 +59,11 @@ void write_protect_take_over(struct ns *ns, const struct ns *before)
 
 bool write_protect_offered(const struct target *target)
 {
-	return target->reservations && write_protect_store_is_there(&target->reservations->store);
+	return target->reservations && state_dir_is_there(&target->reservations->state_dir);
 }
 
 struct write_protect_adoption {
-	const struct reservation_store *store;
+	const struct state_dir *dir;
 	uint64_t generation; /* of what is new */
 	char *why;
 	size_t why_size;
@@ -76,7 +76,7 @@ static int write_protect_adopt_one(void *context, struct subsys *subsys, struct 
 
 	if (ns->place->generation != adoption->generation)
 		return 0;
-	found = write_protect_store_load(adoption->store, &ns->uuid);
+	found = write_protect_store_load(adoption->dir, &ns->uuid);
 	if (found > 0)
 		write_protect_enter(ns, NVME_WRITE_PROTECT_SET);
 	if (found < 0)
@@ -90,7 +90,7 @@ int write_protect_adopt(
 	struct reservation_table *table, const struct catalog *catalog, char *why, size_t why_size)
 {
 	struct write_protect_adoption adoption = {
-		&table->store, catalog->generation, why, why_size};
+		&table->state_dir, catalog->generation, why, why_size};
 
 	return catalog_for_each_ns(catalog, write_protect_adopt_one, &adoption);
 }
@@ -141,7 +141,7 @@ static uint32_t write_protect_count(struct write_protect *protect, const struct 
 /* As CATALOG has it. */
 static int write_protect_save(const struct write_protect *protect, const struct catalog *catalog)
 {
-	const struct reservation_store *store = &protect->target->reservations->store;
+	const struct state_dir *dir = &protect->target->reservations->state_dir;
 	const struct subsys *subsys = catalog_find(catalog, protect->nqn);
 	int error = 0;
 
@@ -150,7 +150,7 @@ static int write_protect_save(const struct write_protect *protect, const struct 
 
 		if (write_protect_means(protect, ns))
 			error = write_protect_store_save(
-				store, &ns->uuid, ns->write_protect == NVME_WRITE_PROTECT_SET);
+				dir, &ns->uuid, ns->write_protect == NVME_WRITE_PROTECT_SET);
 	}
 	return error;
 }

@@ -11,15 +11,12 @@
 #include "proto/base/compiler.h"
 #include "proto/nvme/name.h"
 
-struct reservation_store;
+struct state_dir;
 
-/* There is a state directory. From any thread: it stays so. */
-bool write_protect_store_is_there(const struct reservation_store *store);
-/* Returns when it is on the disk. */
-int write_protect_store_save(const struct reservation_store *store, const struct nvme_uuid *uuid,
-	bool protect) must_check;
+/* Returns when it is on the disk. Failure as with state_dir_write(). */
+int write_protect_store_save(
+	const struct state_dir *dir, const struct nvme_uuid *uuid, bool protect) must_check;
 /* 1: protected; 0: not; or an error. */
-int write_protect_store_load(
-	const struct reservation_store *store, const struct nvme_uuid *uuid) must_check;
+int write_protect_store_load(const struct state_dir *dir, const struct nvme_uuid *uuid) must_check;
 
 #endif

@@ -21,6 +21,7 @@
 #include "proto/nvme/status.h"
 #include "target/reservation.h"
 #include "target/reservation_store.h"
+#include "target/state_dir.h"
 
 #define NR_TYPES 7
 #define KEY(who) (0x100u + (who))
@@ -633,15 +634,15 @@ static void store_keeps_what_persists_only(void **unused)
 {
 	char directory[] = "/tmp/haul-reservation-XXXXXX";
 	struct reservation *state = setup(NVME_RESERVATION_WRITE_EXCLUSIVE), *again = NULL;
-	struct reservation_store store, second;
+	struct state_dir store, second;
 	char why[256];
 
 	(void)unused;
 	assert_non_null(mkdtemp(directory));
-	assert_int_equal(reservation_store_open(&store, directory, why, sizeof(why)), 0);
-	assert_int_not_equal(reservation_store_open(&second, directory, why, sizeof(why)), 0);
+	assert_int_equal(state_dir_open(&store, directory, why, sizeof(why)), 0);
+	assert_int_not_equal(state_dir_open(&second, directory, why, sizeof(why)), 0);
 	assert_non_null(strstr(why, "another hauld"));
-	reservation_store_close(&second);
+	state_dir_close(&second);
 	state->ptpl = true;
 	assert_int_equal(reservation_store_save(&store, &uuid, state), 0);
 	assert_int_equal(reservation_store_load(&store, &uuid, &again, why, sizeof(why)), 0);
@@ -655,7 +656,7 @@ static void store_keeps_what_persists_only(void **unused)
 	assert_int_equal(rmdir(directory), 0);
 	state->ptpl = true;
 	assert_int_not_equal(reservation_store_save(&store, &uuid, state), 0);
-	reservation_store_close(&store);
+	state_dir_close(&store);
 	free(state);
 }
 
@@ -663,13 +664,13 @@ static void what_could_not_be_read_again_is_not_stored(void **unused)
 {
 	char directory[] = "/tmp/haul-reservation-XXXXXX";
 	struct reservation *state = setup(NVME_RESERVATION_WRITE_EXCLUSIVE), *again = NULL;
-	struct reservation_store store;
+	struct state_dir store;
 	char why[256];
 	char *text;
 
 	(void)unused;
 	assert_non_null(mkdtemp(directory));
-	assert_int_equal(reservation_store_open(&store, directory, why, sizeof(why)), 0);
+	assert_int_equal(state_dir_open(&store, directory, why, sizeof(why)), 0);
 	state->ptpl = true;
 	assert_int_equal(reservation_store_format(&uuid, state, &text, &store.max_bytes), 0);
 	free(text);
@@ -683,7 +684,7 @@ static void what_could_not_be_read_again_is_not_stored(void **unused)
 	state->ptpl = false;
 	assert_int_equal(reservation_store_save(&store, &uuid, state), 0);
 	assert_int_equal(rmdir(directory), 0);
-	reservation_store_close(&store);
+	state_dir_close(&store);
 	free(state);
 }
 
