@@ -11,10 +11,13 @@ static uint16_t cmd_verify_prepare(struct request *request)
 {
 	uint16_t status = cmd_io_prepare_rw(request, BACKEND_READ);
 
-	if (!status)
-		request->scratch_len =
-			(uint32_t)min_of(request->io.extent, (uint64_t)VERIFY_PIECE_BYTES);
-	return status;
+	if (status)
+		return status;
+	/* Figure 55; of the other commands the field is ignored without protection information. */
+	if (le16_get(request->cmd.rw.control) & NVME_RW_PRACT)
+		return CMD_INVALID_FIELD;
+	request->scratch_len = (uint32_t)min_of(request->io.extent, (uint64_t)VERIFY_PIECE_BYTES);
+	return 0;
 }
 
 static void cmd_verify_next(struct request *request);

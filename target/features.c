@@ -17,6 +17,9 @@
 #include "target/subsys.h"
 #include "target/write_protect.h"
 
+/* Keep Alive Timer (NVMe base 2.0 5.27.1.12), of transports that need one, as RDMA and TCP do. */
+#define FEATURE_KATO_DEFAULT_MS 120000u
+
 struct feature {
 	uint8_t fid;
 	bool discovery;	 /* discovery controllers have it, too */
@@ -34,6 +37,7 @@ struct feature {
 	uint32_t (*get_ns)(const struct request *request, uint32_t nsid);
 	void (*set_ns)(struct request *request);
 	bool stays; /* a namespace has it although its data is not accessible (NVMe base 2.0 8.1) */
+	bool of_reservations; /* an invalid namespace is an invalid field (5.27.1.26, 5.27.1.27) */
 };
 
 void features_reset(struct features *features)
@@ -76,13 +80,16 @@ static uint16_t feature_async_event_set(struct ctrl *ctrl, uint32_t value, uint3
 						     : NVME_AEC_SMART | NVME_AEC_NS | NVME_AEC_ANA;
 
 	(void)ret_dw0;
+	/* Endurance groups, whose bit it is, there are none of (5.27.1.8). */
+	if (value & NVME_AEC_ENDURANCE_GROUPS)
+		return CMD_INVALID_FIELD;
 	event_configure(ctrl, value & supported);
 	return 0;
 }
 
 static uint32_t feature_keep_alive_get(const struct ctrl *ctrl, bool standard)
 {
-	return standard ? 0 : ctrl->kato_ms;
+	return standard ? FEATURE_KATO_DEFAULT_MS : ctrl->kato_ms;
 }
 
 static uint16_t feature_keep_alive_set(struct ctrl *ctrl, uint32_t value, uint32_t *ret_dw0)
@@ -121,7 +128,7 @@ static uint16_t feature_power_set(struct ctrl *ctrl, uint32_t value, uint32_t *r
 	return 0;
 }
 
-/* NVM command set 1.0 4.1.1.3: every write is as atomic as it is. */
+/* NVM command set 1.0 4.1.3.5: every write is as atomic as it is. */
 static uint32_t feature_atomicity_get(const struct ctrl *ctrl, bool standard)
 {
 	return !standard && ctrl->features.disable_normal ? NVME_WRITE_ATOMICITY_DN : 0;
@@ -225,7 +232,7 @@ static uint16_t feature_behavior_set(struct ctrl *ctrl, const void *bytes)
 /* Host Identifier (5.27.1.25): 128 bits are the only form on fabrics. */
 static uint16_t feature_host_id_check(uint32_t select)
 {
-	return select & NVME_HOST_ID_EXHID ? 0 : NVME_SC_HOSTID_FORMAT | NVME_STATUS_DNR;
+	return select & NVME_HOST_ID_EXHID ? 0 : CMD_INVALID_FIELD;
 }
 
 static void feature_host_id_get(const struct ctrl *ctrl, bool standard, void *bytes)
@@ -236,7 +243,7 @@ static void feature_host_id_get(const struct ctrl *ctrl, bool standard, void *by
 
 /* --- of namespaces --------------------------------------------------------------------------- */
 
-/* Error Recovery (NVM command set 1.0 4.1.1.2): errors of a disk are told at once, and reads of
+/* Error Recovery (NVM command set 1.0 4.1.3.2): errors of a disk are told at once, and reads of
  * deallocated blocks are none. */
 static uint32_t feature_error_recovery_get(const struct request *request, uint32_t nsid)
 {
@@ -300,10 +307,12 @@ static const struct feature feature_table[] = {
 		.set = feature_profile_set},
 	{.fid = NVME_FEAT_RESERVATION_NOTIFICATION_MASK,
 		.get_ns = feature_reservation_mask_get,
-		.set_ns = feature_reservation_mask_set},
+		.set_ns = feature_reservation_mask_set,
+		.of_reservations = true},
 	{.fid = NVME_FEAT_RESERVATION_PERSISTENCE,
 		.get_ns = cmd_persistence_get,
-		.set_ns = cmd_persistence_set},
+		.set_ns = cmd_persistence_set,
+		.of_reservations = true},
 	{.fid = NVME_FEAT_WRITE_PROTECT,
 		.get_ns = write_protect_get,
 		.set_ns = write_protect_set,
@@ -347,7 +356,10 @@ static uint16_t feature_check_ns(
 {
 	uint16_t status = ana_check(conn, nsid);
 
-	if (!nsid_valid(nsid))
+	/* There is no value that all have; to be set it does not come here. */
+	if (nsid == NVME_NSID_ALL)
+		return CMD_INVALID_FIELD;
+	if (!nsid_valid(nsid) && !feature->of_reservations)
 		return NVME_SC_INVALID_NS | NVME_STATUS_DNR;
 	if (!subsys_ns(conn->subsys, nsid))
 		return CMD_INVALID_FIELD;

@@ -455,11 +455,12 @@ enum nvme_feature_id {
 #define NVME_IO_COMMAND_SET_INDEX(dw) ((dw)&0x1ffu)
 
 /* Asynchronous Event Configuration, same bits as OAES in Identify Controller. */
-#define NVME_AEC_SMART	   0x000000ffu
-#define NVME_AEC_NS	   0x00000100u /* attached namespace attribute notices */
-#define NVME_AEC_FW	   0x00000200u
-#define NVME_AEC_ANA	   0x00000800u
-#define NVME_AEC_DISCOVERY 0x80000000u
+#define NVME_AEC_SMART		  0x000000ffu
+#define NVME_AEC_NS		  0x00000100u /* attached namespace attribute notices */
+#define NVME_AEC_FW		  0x00000200u
+#define NVME_AEC_ANA		  0x00000800u
+#define NVME_AEC_ENDURANCE_GROUPS 0x00004000u
+#define NVME_AEC_DISCOVERY	  0x80000000u
 
 #define NVME_RESERVATION_PTPL 0x1u /* Reservation Persistence */
 

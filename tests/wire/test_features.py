@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Set and Get Features (NVMe base 2.0 5.15 and 5.27, NVM command set 1.0 4.1.1)."""
+"""Set and Get Features (NVMe base 2.0 5.15 and 5.27, NVM command set 1.0 4.1.3)."""
 import struct
 
 import conftest
@@ -11,8 +11,9 @@ CURRENT, DEFAULT, SAVED, SUPPORTED = range(4)
 SAVEABLE, OF_NAMESPACE, CHANGEABLE = 1, 2, 4
 ARBITRATION, POWER, TEMPERATURE, ERROR_RECOVERY, WRITE_CACHE, QUEUES, ATOMICITY, ASYNC_EVENT, KEEP_ALIVE = (
     0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x0A, 0x0B, 0x0F)
-BEHAVIOR, PROFILE, HOST_ID, WRITE_PROTECT = 0x16, 0x19, 0x81, 0x84
-NOT_CHANGEABLE, NOT_PER_NS, COMBINATION_REJECTED, HOSTID_FORMAT = 0x10E, 0x10F, 0x12B, 0x018
+BEHAVIOR, PROFILE, HOST_ID, RESERVATION_MASK, RESERVATION_PERSISTENCE, WRITE_PROTECT = (
+    0x16, 0x19, 0x81, 0x82, 0x83, 0x84)
+NOT_CHANGEABLE, NOT_PER_NS, COMBINATION_REJECTED = 0x10E, 0x10F, 0x12B
 ALL = 0xFFFFFFFF
 
 # Those that an I/O controller over a fabric has to have (base 2.0 3.1.2.1.3, NVM command set 1.0 figure 6).
@@ -25,7 +26,6 @@ MANDATORY = [
     (QUEUES,           0x7F007F, False,         True),
     (ATOMICITY,        0,       False,          True),
     (ASYNC_EVENT,      0,       False,          True),
-    (KEEP_ALIVE,       0,       False,          True),
     (PROFILE,          0,       False,          True),
 ]
 
@@ -48,6 +48,24 @@ def test_each_mandatory_feature_tells_what_it_can_do_and_its_default(own, fid, d
         cqe, _ = get(admin, fid, sel=SUPPORTED, nsid=nsid)
         assert cqe.dw0 == (OF_NAMESPACE if of_namespace else 0) | (CHANGEABLE if changeable else 0)
         assert put(admin, fid, default, nsid=nsid).status == 0, "to what it is"
+
+
+def test_keep_alive_timer_is_that_of_connect_and_two_minutes_by_default(own):
+    """5.27.1.12: the default of transports that need one, rounded up to KAS."""
+    with own.admin(kato=0) as admin:
+        assert get(admin, KEEP_ALIVE)[0].dw0 == 0
+        assert get(admin, KEEP_ALIVE, sel=DEFAULT)[0].dw0 == get(admin, KEEP_ALIVE, sel=SAVED)[0].dw0 == 120000
+        assert get(admin, KEEP_ALIVE, sel=SUPPORTED)[0].dw0 == CHANGEABLE
+        assert put(admin, KEEP_ALIVE, 1500).status == 0
+        assert get(admin, KEEP_ALIVE)[0].dw0 == 2000
+
+
+def test_events_of_endurance_groups_cannot_be_asked_for(target):
+    """5.27.1.8, bit 14: there are none."""
+    with target.admin() as admin:
+        assert put(admin, ASYNC_EVENT, 0x100).status == 0
+        assert put(admin, ASYNC_EVENT, 0x4900).status == nvme.INVALID_FIELD
+        assert get(admin, ASYNC_EVENT)[0].dw0 == 0x100
 
 
 def test_reserved_selections_are_refused(target):
@@ -94,9 +112,14 @@ def test_features_of_the_controller_are_not_set_for_a_namespace(target):
 
 
 @pytest.mark.parametrize("nsid, expect", [(1, 0), (2, nvme.INVALID_FIELD), (0, nvme.INVALID_NAMESPACE),
-                                          (1025, nvme.INVALID_NAMESPACE), (ALL, nvme.INVALID_NAMESPACE)])
+                                          (1025, nvme.INVALID_NAMESPACE), (ALL, nvme.INVALID_FIELD)])
 def test_features_of_namespaces_need_one(own, nsid, expect):
     with own.admin() as admin:
+        for fid in (RESERVATION_MASK, RESERVATION_PERSISTENCE):
+            wrong = expect and nvme.INVALID_FIELD
+            assert get(admin, fid, nsid=nsid)[0].status == wrong, "5.27.1.26, 5.27.1.27"
+            if nsid != ALL:
+                assert put(admin, fid, nsid=nsid).status == wrong
         assert get(admin, ERROR_RECOVERY, nsid=nsid)[0].status == expect
         if nsid != ALL:
             assert put(admin, ERROR_RECOVERY, nsid=nsid).status == expect
@@ -215,7 +238,7 @@ def test_host_identifier_is_that_of_connect(target):
     with target.admin() as admin:
         cqe, data = get(admin, HOST_ID, cdw11=1, read=16)
         assert cqe.status == 0 and data == bytes(range(1, 17))
-        assert get(admin, HOST_ID, cdw11=0, read=8)[0].status == HOSTID_FORMAT
+        assert get(admin, HOST_ID, cdw11=0, read=8)[0].status == nvme.INVALID_FIELD, "figure 365"
         assert put(admin, HOST_ID, 1, inline=bytes(16)).status == nvme.SEQUENCE_ERROR
         assert get(admin, HOST_ID, sel=SUPPORTED, cdw11=1)[0].dw0 == 0
 

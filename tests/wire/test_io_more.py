@@ -125,6 +125,13 @@ def test_verify_reads_any_length(queue, nsid):
         assert verify(queue, slba, count, nsid=nsid, control=FUA).status == 0
 
 
+def test_verify_acts_on_no_protection_information(queue):
+    """3.2.5, figure 55: PRACT is 0."""
+    cqe = verify(queue, 0, 1, nsid=RAM, control=1 << 29)
+    assert cqe.status == nvme.INVALID_FIELD and cqe.dnr
+    assert verify(queue, 0, 1, nsid=RAM, control=7 << 26).status == 0, "PRCHK says nothing without any"
+
+
 @pytest.mark.parametrize("opcode", [nvme.COMPARE, nvme.VERIFY])
 @pytest.mark.parametrize("slba, count", [(BLOCKS[RAM], 1), (BLOCKS[RAM] - 1, 2), (1 << 63, 1), ((1 << 64) - 1, 1),
                                          ((1 << 64) - 8, 16), (1 << 55, 1)])

@@ -507,7 +507,7 @@ def test_notifications_can_be_masked(three):
     assert watch.set(NOTIFICATION_MASK, 1) == nvme.INVALID_FIELD
     assert watch.set(NOTIFICATION_MASK, 0, save=1) == nvme.NOT_SAVEABLE
     assert watch.set(NOTIFICATION_MASK, 0, nsid=2) == nvme.INVALID_FIELD
-    assert watch.get(NOTIFICATION_MASK, nsid=0xFFFFFFFF) == nvme.INVALID_NAMESPACE
+    assert watch.get(NOTIFICATION_MASK, nsid=0xFFFFFFFF) == nvme.INVALID_FIELD
 
 
 def test_persistence_is_a_feature(three, hauld):
