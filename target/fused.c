@@ -188,7 +188,11 @@ void fused_ended(struct request *request)
 		fused_fail(request->partner, NVME_SC_ABORT_FUSED_FAILED);
 }
 
-/* --- the operation --------------------------------------------------------------------------- */
+/*
+ * --- the operation ---------------------------------------------------------------------------
+ * NVM command set 1.0 2.1.3.1: a Write that fails leaves the Compare's success as it is; a Compare
+ * that fails takes the Write with it.
+ */
 
 /* Under the lock; request_submit() would wait for it. */
 static void fused_submit(
@@ -245,8 +249,7 @@ static void fused_read(struct done *done, int res, unsigned flags)
 	else if (compare->conn->state != CONN_LIVE)
 		fused_finish(fused, 0, 0);  /* nobody is told, and nothing is changed any more */
 	else if (compare->ns->ns.read_only) /* since it was prepared */
-		fused_finish(fused, NVME_SC_ABORT_FUSED_FAILED,
-			NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR);
+		fused_finish(fused, 0, NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR);
 	else
 		fused_submit(fused->write, fused_written);
 }
