@@ -33,8 +33,7 @@ class Rdma:
     def __init__(self, address, *, data=None, depth=0, source="-", receives=128, **kw):
         self.raw = subprocess.Popen([str(conftest.BUILD / "tests" / "wire" / "rdma_raw")],
                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                    env=conftest.rdma_environment(),
-                                    preexec_fn=conftest._die_with_parent)
+                                    env=conftest.rdma_environment())
         data = private(**kw) if data is None else data
         self.qid = kw.get("qid", 0)
         answer = self.say(f"connect {address[0]} {address[1]} {data.hex() or '-'} {depth} "

@@ -6,7 +6,8 @@
  *	connect ADDRESS PORT PRIVATE-HEX [INITIATOR-DEPTH [SOURCE|- [RECEIVES]]]
  *	                                                    established HEX | rejected HEX |
  *	                                                    failed EVENT
- *	region N BYTES none|read|write|both                 region ADDRESS KEY
+ *	region N BYTES none|read|write|both                 region ADDRESS KEY (an earlier one of
+ *	                                                    that number goes)
  *	fill N OFFSET HEX                                   ok
  *	dump N OFFSET BYTES                                 data HEX
  *	forget N                                            ok (the region is deregistered)
@@ -24,11 +25,13 @@
 #include <netdb.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 enum {
@@ -39,6 +42,8 @@ enum {
 	CID_OFFSET = 2,	    /* in the command */
 	MAX_LINE = 1 << 22, /* a MiB as hexadecimal text, and some */
 	STEP_MS = 5000,	    /* for each step of a connect */
+	SHORTEST_US = 20,   /* between two looks, and then more and more */
+	LONGEST_US = 1000,
 };
 
 struct region {
@@ -58,7 +63,7 @@ struct raw {
 	unsigned nr_held;
 };
 
-static char line[MAX_LINE];
+static char line[MAX_LINE], output[MAX_LINE];
 
 static uint64_t raw_now_ms(void)
 {
@@ -68,11 +73,26 @@ static uint64_t raw_now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+/* Sleeps between two looks for something; *WAIT_US starts at 0. */
+static void raw_wait(unsigned *wait_us)
+{
+	struct timespec pause = {.tv_nsec = 1000};
+
+	*wait_us = *wait_us < SHORTEST_US ? SHORTEST_US : 2 * *wait_us;
+	*wait_us = *wait_us > LONGEST_US ? LONGEST_US : *wait_us;
+	pause.tv_nsec *= *wait_us;
+	nanosleep(&pause, NULL);
+}
+
 static void raw_print_hex(const char *word, const unsigned char *bytes, size_t length)
 {
+	static const char digits[] = "0123456789abcdef";
+
 	printf("%s ", word);
-	for (size_t at = 0; at < length; at++)
-		printf("%02x", bytes[at]);
+	for (size_t at = 0; at < length; at++) {
+		putchar_unlocked(digits[bytes[at] >> 4]);
+		putchar_unlocked(digits[bytes[at] & 15]);
+	}
 	printf("\n");
 }
 
@@ -235,6 +255,9 @@ static void raw_make_region(struct raw *raw, char *arguments)
 		access |= IBV_ACCESS_REMOTE_READ;
 	if (strstr(arguments, "write") || strstr(arguments, "both"))
 		access |= IBV_ACCESS_REMOTE_WRITE;
+	if (region->mr)
+		ibv_dereg_mr(region->mr);
+	free(region->bytes);
 	region->bytes = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
 	region->mr = ibv_reg_mr(raw->id->pd, region->bytes, bytes, access);
 	printf("region %lu %u\n", (unsigned long)(uintptr_t)region->bytes,
@@ -283,12 +306,13 @@ static void raw_drain_events(struct raw *raw)
 static bool raw_completion(struct raw *raw, struct ibv_wc *wc, long timeout_ms)
 {
 	uint64_t end_ms = raw_now_ms() + (uint64_t)timeout_ms;
+	unsigned wait_us = 0;
 
 	while (ibv_poll_cq(raw->cq, 1, wc) == 0) {
 		raw_drain_events(raw);
 		if (raw->ended || raw_now_ms() >= end_ms)
 			return ibv_poll_cq(raw->cq, 1, wc) > 0;
-		poll(NULL, 0, 1);
+		raw_wait(&wait_us);
 	}
 	return true;
 }
@@ -378,11 +402,13 @@ static void raw_receive(struct raw *raw, char *arguments)
 static void raw_ended(struct raw *raw, char *arguments)
 {
 	uint64_t end_ms = raw_now_ms() + strtoul(arguments, NULL, 10);
+	unsigned wait_us = 0;
 
-	do {
+	raw_drain_events(raw);
+	while (!raw->ended && raw_now_ms() < end_ms) {
+		raw_wait(&wait_us);
 		raw_drain_events(raw);
-		poll(NULL, 0, 1);
-	} while (!raw->ended && raw_now_ms() < end_ms);
+	}
 	printf("%s\n", raw->ended ? "yes" : "no");
 }
 
@@ -453,9 +479,12 @@ int main(void)
 {
 	static struct raw raw;
 
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	while (fgets(line, sizeof(line), stdin))
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setvbuf(stdout, output, _IOFBF, sizeof(output));
+	while (fgets(line, sizeof(line), stdin)) {
 		raw_run(&raw);
+		fflush(stdout);
+	}
 	/* The kernel takes everything back at exit: a host that just vanishes is part of the tests.
 	 */
 	return 0;

@@ -345,8 +345,7 @@ def test_connects_on_their_way_survive_the_end_of_the_listener(tmp_path, delay_m
                             "--export", f"ram:1M,nqn={NQN}", env=conftest.rdma_environment())
     hosts = [subprocess.Popen([str(conftest.BUILD / "tests" / "wire" / "rdma_raw")],
                               stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-                              env=conftest.rdma_environment(),
-                              preexec_fn=conftest._die_with_parent) for _ in range(12)]
+                              env=conftest.rdma_environment()) for _ in range(12)]
     host, port = daemon.address
     for raw in hosts:
         raw.stdin.write(f"connect {host} {port} {private().hex()} 0\n")
