@@ -25,12 +25,16 @@ MAIN = "nqn.2026-11.io.haul:wire"
 BLOCKS_4K = "nqn.2026-11.io.haul:wire4k"
 PRIVATE = "nqn.2026-11.io.haul:private"
 FRIEND = "nqn.2026-11.io.haul:friend"
+# hauld's engines; a slow build (HAUL_THIN) finds with one what it is made for.
+ENGINES = ["io_uring"] if os.environ.get("HAUL_THIN") else ["io_uring", "epoll"]
+# Each engine and each transport once, for what does not depend on how they are combined.
+CROSSED = [("io_uring", "tcp"), ("epoll", "rdma")]
 
 
 def pytest_addoption(parser):
     parser.addoption("--target", help="tcp://HOST:PORT/NQN of a target that runs already, with a namespace 1")
     parser.addoption("--deviations", help="a file with the tests that this target is known to fail, and why")
-    parser.addoption("--engines", default="io_uring,epoll", help="hauld's engines to try")
+    parser.addoption("--engines", default=",".join(ENGINES), help="hauld's engines to try")
 
 
 class Hauld:
@@ -72,6 +76,10 @@ class Hauld:
     def address(self):
         return split_uri(self.uris[0])
 
+    def address_of(self, transport, number=0):
+        """Of the NUMBERth listener of a transport."""
+        return split_uri([uri for uri in self.uris if uri.startswith(transport)][number])
+
     def alive(self):
         return self.process.poll() is None
 
@@ -90,12 +98,24 @@ class Hauld:
             assert not left, f"{left} left\n" + self.log_path.read_text()
         return status
 
+    def end(self):
+        """It has survived what the tests did, and ends well."""
+        assert self.alive(), "hauld died:\n" + self.log_path.read_text()
+        assert self.stop() == 0, self.log_path.read_text()
+
 
 def objects_left(path, expected=True):
     """What a program has left of its devices, as tests/softrdma counts it: ["qp=1", ...]."""
     if not path.exists():
         return ["no count"] if expected else []
     return [word for word in path.read_text().split() if not word.endswith("=0")]
+
+
+def start_both(directory, *args, engine=None):
+    """A hauld with the subsystems of config(), over TCP and RDMA; its address_of() tells them apart."""
+    path = config(directory)
+    path.write_text(path.read_text().replace("listen:\n", "listen:\n  - rdma://127.0.0.1:0\n"))
+    return Hauld(directory, "--config", str(path), *args, engine=engine, env=rdma_environment())
 
 
 def rdma_environment():
@@ -219,8 +239,7 @@ def target(request, tmp_path_factory):
     directory = tmp_path_factory.mktemp("wire")
     hauld = Hauld(directory, "--config", str(config(directory)), engine=request.param)
     yield Target(hauld.address, MAIN, hauld)
-    assert hauld.alive(), "hauld died:\n" + hauld.log_path.read_text()
-    assert hauld.stop() == 0, hauld.log_path.read_text()
+    hauld.end()
 
 
 @pytest.fixture

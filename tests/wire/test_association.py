@@ -1,151 +1,39 @@
 # SPDX-License-Identifier: MIT
-"""Associations over TCP and RDMA: who joins, how long they live, what ends with them (NVMe base 2.0 3.1.2, 3.9)."""
-import signal
-import struct
+"""Associations over TCP and RDMA: who joins, what ends with them (NVMe base 2.0 3.1.2)."""
 import threading
-import time
 
 import conftest
 import control
 import nvme
 import nvmetcp
 import pytest
-from nvmerdma import Rdma, keyed
-
-NQN = "nqn.2026-11.io.haul:association"
-
-
-class TcpHost:
-    """An admin queue over TCP and I/O queues that only read and write one block."""
-
-    kind = "tcp"
-
-    def __init__(self, hauld, **kw):
-        self.address = conftest.split_uri(hauld.uris[0])
-        self.names = {key: kw[key] for key in ("hostnqn",) if key in kw}
-        self.admin = nvmetcp.Admin(self.address, NQN, **kw)
-        self.cntlid = self.admin.cntlid
-
-    def connect(self, qid=1, **kw):
-        """A new queue and the response to its Connect."""
-        queue = nvmetcp.Tcp(self.address, qid=qid)
-        return queue, queue.connect(subnqn=NQN, cntlid=kw.pop("cntlid", self.cntlid), **kw)
-
-    def queue(self, qid=1):
-        queue, cqe = self.connect(qid, **self.names)
-        assert cqe.status == 0, cqe
-        return queue
-
-    @staticmethod
-    def read(queue):
-        return queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 1), read=512)[0].status
-
-    @staticmethod
-    def begin_write(queue, data):
-        """The target has the data of a write of block 0 and says nothing yet."""
-        queue.send(queue.capsule(nvme.command(
-            nvme.WRITE, cid=queue.cid(), nsid=1, cdw=nvme.rw_cdw(0, 1),
-            dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 512)), data))
-
-    @staticmethod
-    def write(queue, data):
-        return queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(0, 1), write=data)[0].status
-
-    def begin_enabling(self):
-        self.admin.send(self.admin.capsule(nvme.fabrics(
-            nvme.PROPERTY_SET, struct.pack("<B3xIQ", 0, nvme.CC, 0x00460001), cid=self.admin.cid())))
-
-    def keep_alive(self):
-        return self.admin.command(nvme.KEEP_ALIVE)[0].status
-
-    @staticmethod
-    def leave(queue):
-        queue.close()
-
-    def close(self):
-        self.admin.close()
+from association import HOSTS, NQN, RdmaHost, TcpHost, cc, until
+from nvmerdma import Rdma
 
 
-class RdmaHost:
-    kind = "rdma"
-
-    def __init__(self, hauld, *, kato=0, enable=True, **kw):
-        self.address = conftest.split_uri(hauld.uris[1])
-        self.names = {key: kw[key] for key in ("hostnqn",) if key in kw}
-        self.admin = Rdma(self.address)
-        assert self.admin.outcome == "established", self.admin.private
-        cqe = self.admin.connect(subnqn=NQN, sqsize=31, kato=kato, **kw)
-        assert cqe.status == 0, cqe
-        self.cntlid = cqe.dw0 & 0xFFFF
-        if enable:
-            self.admin.enable()
-        self.queues = []
-
-    def connect(self, qid=1, **kw):
-        queue = Rdma(self.address, qid=qid)
-        assert queue.outcome == "established", queue.private
-        self.queues.append(queue)
-        return queue, queue.connect(subnqn=NQN, sqsize=31, cntlid=kw.pop("cntlid", self.cntlid), **kw)
-
-    def queue(self, qid=1):
-        queue, cqe = self.connect(qid, **self.names)
-        assert cqe.status == 0, cqe
-        queue.at, queue.key = queue.region(0, 512)
-        return queue
-
-    @staticmethod
-    def read(queue):
-        return queue.command(nvme.READ, nsid=1, dptr=keyed(queue.at, 512, queue.key),
-                             cdw=nvme.rw_cdw(0, 1)).status
-
-    @staticmethod
-    def begin_write(queue, data):
-        queue.send(nvme.command(nvme.WRITE, cid=queue.cid(), nsid=1, cdw=nvme.rw_cdw(0, 1),
-                                dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 512)) + data)
-
-    @staticmethod
-    def write(queue, data):
-        queue.fill(0, data)
-        return queue.command(nvme.WRITE, nsid=1, dptr=keyed(queue.at, 512, queue.key),
-                             cdw=nvme.rw_cdw(0, 1)).status
-
-    def begin_enabling(self):
-        self.admin.send(nvme.fabrics(nvme.PROPERTY_SET, struct.pack("<B3xIQ", 0, nvme.CC, 0x00460001),
-                                     cid=self.admin.cid()))
-
-    def keep_alive(self):
-        return self.admin.command(nvme.KEEP_ALIVE).status
-
-    @staticmethod
-    def leave(queue):
-        queue.kill()
-
-    def close(self):
-        for queue in self.queues:
-            queue.kill()
-        self.admin.kill()
-
-
-HOSTS = [TcpHost, RdmaHost]
-
-
-@pytest.fixture(scope="module", params=["io_uring", "epoll"])
-def hauld(request, tmp_path_factory):
+@pytest.fixture(scope="module", params=conftest.CROSSED, ids="-".join)
+def both(request, tmp_path_factory):
+    """(hauld, the class of the host that start() starts)"""
+    engine, kind = request.param
     daemon = conftest.Hauld(tmp_path_factory.mktemp("association"), "--listen", "tcp://127.0.0.1:0",
                             "rdma://127.0.0.1:0", "--threads", "3", "--export", f"ram:16M,nqn={NQN}",
-                            engine=request.param, env=conftest.rdma_environment())
-    yield daemon
-    assert daemon.alive(), daemon.log_path.read_text()
-    assert daemon.stop() == 0, daemon.log_path.read_text()
+                            engine=engine, env=conftest.rdma_environment())
+    yield daemon, next(host for host in HOSTS if host.kind == kind)
+    daemon.end()
 
 
-@pytest.fixture(params=HOSTS, ids=lambda kind: kind.kind)
-def start(request, hauld):
+@pytest.fixture
+def hauld(both):
+    return both[0]
+
+
+@pytest.fixture
+def start(both):
     """Starts hosts of one transport: start(kato=...)."""
     hosts = []
 
     def start_one(**kw):
-        hosts.append(request.param(hauld, **kw))
+        hosts.append(both[1](both[0], **kw))
         return hosts[-1]
     yield start_one
     for host in hosts:
@@ -249,67 +137,6 @@ def test_hosts_may_connect_while_namespaces_come_and_go(start_hauld, tmp_path):
     assert len(seen) > 20 and not any(seen)
 
 
-# --- keep-alive ----------------------------------------------------------------------------------------
-
-def until_end(queue, within):
-    start = time.monotonic()
-    queue.expect_end(within=within)
-    return time.monotonic() - start
-
-
-def test_traffic_based_keep_alive_is_announced(hauld):
-    host = TcpHost(hauld)
-    assert int.from_bytes(host.admin.identify(1)[1][96:100], "little") >> 6 & 1, "CTRATT.TBKAS"
-    host.close()
-
-
-def test_io_alone_keeps_the_association(start):
-    """Base 2.0 3.9 (TBKAS), B159; then silence ends it between KATO and KATO + a quarter + grace."""
-    host = start(kato=1000)
-    queue = host.queue()
-    limit = time.monotonic() + 4
-    while time.monotonic() < limit:
-        assert host.read(queue) == 0
-        time.sleep(0.4)
-    assert 0.5 < until_end(host.admin, 4) < 2.5
-    queue.expect_end(within=2)
-
-
-def test_a_host_at_full_load_is_not_dropped(hauld):
-    """B159: 3 s of 1 MiB reads, a queue full of them on four queues, no Keep Alive."""
-    host = TcpHost(hauld, kato=1000)
-    queues = [host.queue(qid) for qid in range(1, 5)]
-    limit = time.monotonic() + 3
-    while time.monotonic() < limit:
-        for queue in queues:
-            cids = [queue.cid() for _ in range(8)]
-            queue.send(b"".join(queue.capsule(nvme.command(
-                nvme.READ, cid=cid, nsid=1, cdw=nvme.rw_cdw(0, 2048),
-                dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, 1 << 20))) for cid in cids))
-            for _ in cids:
-                while queue.recv_pdu().kind != nvmetcp.RSP:
-                    pass
-    assert host.keep_alive() == 0
-    host.close()
-
-
-def test_keep_alive_alone_keeps_the_association(start):
-    host = start(kato=1000)
-    queue = host.queue()
-    limit = time.monotonic() + 3
-    while time.monotonic() < limit:
-        assert host.keep_alive() == 0
-        time.sleep(0.4)
-    assert host.read(queue) == 0
-
-
-def test_a_silent_host_is_dropped_in_time(start):
-    host = start(kato=2000)
-    queue = host.queue()
-    assert 1.9 < until_end(host.admin, 6) < 4.0
-    queue.expect_end(within=2)
-
-
 # --- Abort ---------------------------------------------------------------------------------------------
 
 ABORT_REQUESTED = 0x007
@@ -391,29 +218,6 @@ def test_an_abort_that_finds_nothing_says_so(start, sqid):
 
 # --- reset and shutdown --------------------------------------------------------------------------------
 
-def cc(host, value):
-    answer = host.admin.property_set(nvme.CC, value) if host.kind == "tcp" else \
-        host.admin.property(nvme.PROPERTY_SET, nvme.CC, value)
-    assert answer.status == 0, answer
-
-
-def csts(host):
-    if host.kind == "tcp":
-        return host.admin.property_get(nvme.CSTS, 4)[1]
-    cid = host.admin.cid()
-    host.admin.send(nvme.fabrics(nvme.PROPERTY_GET, struct.pack("<B3xI", 0, nvme.CSTS), cid=cid))
-    cqe = host.admin.receive()
-    while cqe.cid != cid:    # that of begin_enabling()
-        cqe = host.admin.receive()
-    return cqe.dw0
-
-
-def until(host, mask, value):
-    limit = time.monotonic() + 10
-    while csts(host) & mask != value:
-        assert time.monotonic() < limit, hex(csts(host))
-
-
 def test_a_reset_ends_the_queues_and_lets_new_ones_in(start):
     """Base 2.0 3.7.2: CSTS.RDY is 0 when it is over; the association stays."""
     host = start()
@@ -443,117 +247,6 @@ def test_a_shutdown_ends_the_queues_and_is_reported(start):
     other, cqe = host.connect(2)
     assert cqe.status == nvme.SEQUENCE_ERROR, cqe
     host.leave(other)
-
-
-# --- fencing -------------------------------------------------------------------------------------------
-
-class SlowDisk:
-    """A hauld whose disk writes nothing while it is stopped (slow_disk.c)."""
-
-    def __init__(self, directory):
-        self.path, self.stop_file = directory / "disk", directory / "stop"
-        self.path.write_bytes(bytes(16 << 20))
-        library = conftest.BUILD / "tests" / "wire" / "libslow_disk.so"
-        self.hauld = conftest.Hauld(
-            directory, "--listen", "tcp://127.0.0.1:0", "rdma://127.0.0.1:0", "--threads", "3",
-            "--export", f"{self.path},nqn={NQN}", engine="epoll",
-            env={**conftest.rdma_environment(), "LD_PRELOAD": str(library),
-                 "SLOW_DISK_STOP": str(self.stop_file)})
-
-    def stop(self):
-        self.stop_file.touch()
-
-    def go(self):
-        self.stop_file.unlink(missing_ok=True)
-
-    def holds(self):
-        return self.path.read_bytes()[:512]
-
-
-@pytest.fixture
-def slow(tmp_path):
-    if b"__asan_init" in (conftest.BUILD / "target" / "hauld").read_bytes():
-        pytest.skip("a sanitized hauld takes no other library before its own")
-    disk = SlowDisk(tmp_path)
-    yield disk
-    disk.go()
-    assert disk.hauld.stop() == 0, disk.hauld.log_path.read_text()
-
-
-@pytest.mark.parametrize("kind", HOSTS, ids=lambda kind: kind.kind)
-def test_a_late_write_never_lands_after_newer_data(slow, kind):
-    """The host loses its connections with a write at the disk and is back at once: its new controller is not ready
-    before that write is over."""
-    old, new = b"old!" * 128, b"new!" * 128
-    host = kind(slow.hauld)
-    queue = host.queue()
-    assert host.write(queue, old) == 0
-    slow.stop()
-    host.begin_write(queue, b"late" * 128)
-    assert host.read(queue) == 0    # the write has been taken before that
-    host.close()
-    host.leave(queue)
-    host = kind(slow.hauld, enable=False)
-    host.begin_enabling()
-    time.sleep(0.7)
-    assert not csts(host) & 1
-    assert slow.holds() == old
-    # Others do not wait.
-    stranger = kind(slow.hauld, hostnqn="nqn.2026-11.io.haul:stranger")
-    assert stranger.read(stranger.queue()) == 0
-    stranger.close()
-    slow.go()
-    until(host, 1, 1)
-    assert slow.holds() == b"late" * 128
-    queue = host.queue()
-    assert host.write(queue, new) == 0
-    assert host.read(queue) == 0
-    host.close()
-    time.sleep(0.2)
-    assert slow.holds() == new
-
-
-def test_a_disk_that_stays_stopped_is_told(slow):
-    host = TcpHost(slow.hauld)
-    queue = host.queue()
-    slow.stop()
-    host.begin_write(queue, b"late" * 128)
-    assert host.read(queue) == 0
-    host.close()
-    queue.close()
-    host = TcpHost(slow.hauld, enable=False)
-    host.begin_enabling()
-    time.sleep(7)
-    assert csts(host) & 3 == 0
-    until(host, 3, 2)    # CSTS.CFS
-    assert "earlier controller of this host" in slow.hauld.log_path.read_text()
-    slow.go()
-    cc(host, 0)
-    host.admin.enable()
-    assert host.read(host.queue()) == 0
-    host.close()
-
-
-@pytest.mark.parametrize("kind", HOSTS, ids=lambda kind: kind.kind)
-def test_a_reset_is_over_when_the_disk_has_nothing_of_it(slow, kind):
-    host = kind(slow.hauld)
-    queue = host.queue()
-    slow.stop()
-    host.begin_write(queue, b"late" * 128)
-    assert host.read(queue) == 0
-    cc(host, 0)
-    queue.expect_end()
-    host.leave(queue)
-    time.sleep(0.3)
-    assert csts(host) & 1
-    slow.go()
-    until(host, 1, 0)
-    assert slow.holds() == b"late" * 128
-    host.admin.enable()
-    queue = host.queue()
-    assert host.write(queue, b"new!" * 128) == 0
-    host.close()
-    assert slow.holds() == b"new!" * 128
 
 
 # --- access --------------------------------------------------------------------------------------------
@@ -631,21 +324,3 @@ def test_refusals_are_logged_but_do_not_flood(start_hauld, tmp_path):
     assert f"host {STRANGER} asks for {NQN}-not, which is not here" in text
     assert len(text.splitlines()) < 100, text
     assert admin_connect(hauld, "tcp", NQN, FRIEND).status == 0
-
-
-def test_hauld_stops_while_a_host_waits_for_its_fence(slow):
-    host = TcpHost(slow.hauld)
-    queue = host.queue()
-    slow.stop()
-    host.begin_write(queue, b"late" * 128)
-    assert host.read(queue) == 0
-    host.close()
-    queue.close()
-    host = TcpHost(slow.hauld, enable=False)
-    host.begin_enabling()
-    assert csts(host) & 3 == 0
-    slow.hauld.process.send_signal(signal.SIGTERM)
-    time.sleep(1)
-    slow.go()
-    assert slow.hauld.process.wait(timeout=5) == 0, slow.hauld.log_path.read_text()
-    assert slow.holds() == b"late" * 128

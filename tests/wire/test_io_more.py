@@ -14,36 +14,34 @@ FUA = 1 << 30
 MDTS = 1 << 20
 
 
-@pytest.fixture(scope="module", params=["io_uring", "epoll"])
-def hauld(request, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("more")
-    path = conftest.config(directory)
-    path.write_text(path.read_text().replace("listen:\n", "listen:\n  - rdma://127.0.0.1:0\n"))
-    daemon = conftest.Hauld(directory, "--config", str(path), "--threads", "2", engine=request.param,
-                            env=conftest.rdma_environment())
-    yield daemon
-    assert daemon.alive(), daemon.log_path.read_text()
-    assert daemon.stop() == 0, daemon.log_path.read_text()
+@pytest.fixture(scope="module", params=conftest.CROSSED, ids="-".join)
+def both(request, tmp_path_factory):
+    """(hauld, transport)"""
+    engine, kind = request.param
+    daemon = conftest.start_both(tmp_path_factory.mktemp("more"), "--threads", "2", engine=engine)
+    yield daemon, kind
+    daemon.end()
 
 
-def address(hauld, kind):
-    return conftest.split_uri(next(uri for uri in hauld.uris if uri.startswith(kind)))
+@pytest.fixture
+def hauld(both):
+    return both[0]
 
 
-@pytest.fixture(params=["tcp", "rdma"])
-def kind(request):
-    return request.param
+@pytest.fixture
+def kind(both):
+    return both[1]
 
 
 @pytest.fixture
 def queue(hauld, kind):
-    with hosts.Queue(kind, address(hauld, kind), conftest.MAIN) as io_queue:
+    with hosts.Queue(kind, hauld.address_of(kind), conftest.MAIN) as io_queue:
         yield io_queue
 
 
 @pytest.fixture
 def queue4k(hauld, kind):
-    with hosts.Queue(kind, address(hauld, kind), conftest.BLOCKS_4K) as io_queue:
+    with hosts.Queue(kind, hauld.address_of(kind), conftest.BLOCKS_4K) as io_queue:
         yield io_queue
 
 
@@ -179,7 +177,7 @@ ONCS_BITS = {nvme.COMPARE: 0, nvme.WRITE_UNCORRECTABLE: 1, nvme.DSM: 2, nvme.WRI
 
 def test_what_oncs_offers_is_what_the_effects_log_has(hauld):
     """NVMe base 2.0 5.16.1.6: bit 0 supported, bit 1 changes logical blocks."""
-    with conftest.nvmetcp.Admin(address(hauld, "tcp"), conftest.MAIN) as admin:
+    with conftest.nvmetcp.Admin(hauld.address_of("tcp"), conftest.MAIN) as admin:
         oncs, = struct.unpack_from("<H", admin.identify(1)[1], 520)
         log = struct.unpack_from("<256I", admin.get_log(5, 4096)[1], 1024)
     for opcode, bit in ONCS_BITS.items():
