@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "target/control_json.h"
+#include <json-c/json.h>
+
 #include "target/reservation.h"
 #include "target/reservation_store.h"
 #include "target/state_dir.h"
@@ -22,78 +23,57 @@
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static void reservation_text_host(
-	struct json_object *json, const char *key, const uint8_t host[RESERVATION_HOST_BYTES])
+static void reservation_text_put_host(FILE *file, const uint8_t host[RESERVATION_HOST_BYTES])
 {
-	char text[RESERVATION_HOST_TEXT];
+	static const char digits[] = "0123456789abcdef";
+	char text[RESERVATION_HOST_TEXT] = "";
 
-	for (unsigned i = 0; i < RESERVATION_HOST_BYTES; i++)
-		snprintf(text + 2 * i, 3, "%02x", host[i]);
-	control_json_text(json, key, text);
+	for (unsigned i = 0; i < RESERVATION_HOST_BYTES; i++) {
+		text[2 * i] = digits[host[i] >> 4];
+		text[2 * i + 1] = digits[host[i] & 0xf];
+	}
+	fputs(text, file);
 }
 
-static struct json_object *reservation_text_json(
-	const struct nvme_uuid *uuid, const struct reservation *state)
+/* There is nothing in it that would have to be escaped. A tree of objects first, as it is read,
+ * takes twenty times as long. */
+static void reservation_text_put(
+	FILE *file, const struct nvme_uuid *uuid, const struct reservation *state)
 {
-	struct json_object *json = json_object_new_object();
-	struct json_object *list;
 	char text[NVME_UUID_TEXT];
 
 	nvme_uuid_format(uuid, text);
-	control_json_text(json, "uuid", text);
-	control_json_number(json, "generation", state->generation);
-	control_json_number(json, "type", state->type);
-	reservation_text_host(json, "holder", state->holder);
-	list = control_json_list(json, "registrants");
+	fprintf(file,
+		"{\n  \"uuid\": \"%s\",\n  \"generation\": %" PRIu32
+		",\n  \"type\": %d,\n  \"holder\": \"",
+		text, state->generation, state->type);
+	reservation_text_put_host(file, state->holder);
+	fputs("\",\n  \"registrants\": [", file);
 	for (uint32_t i = 0; i < state->nr; i++) {
-		struct json_object *entry = control_json_entry(list);
-		char key[RESERVATION_KEY_TEXT];
-
-		snprintf(key, sizeof(key), "0x%016" PRIx64, state->registrants[i].key);
-		reservation_text_host(entry, "host", state->registrants[i].host);
-		control_json_text(entry, "key", key);
+		fprintf(file, "%s\n    { \"host\": \"", i ? "," : "");
+		reservation_text_put_host(file, state->registrants[i].host);
+		fprintf(file, "\", \"key\": \"0x%016" PRIx64 "\" }", state->registrants[i].key);
 	}
-	return json;
-}
-
-/* What a lack of memory has left out is found here, before it replaces anything. */
-static int reservation_text_check(const struct nvme_uuid *uuid, const struct reservation *state,
-	const char *text, size_t length)
-{
-	struct reservation *again = NULL;
-	const char *fault;
-	int error = reservation_store_parse(uuid, text, length, &again, &fault);
-
-	if (error)
-		return -ENOMEM;
-	error = again->nr == state->nr && again->type == state->type ? 0 : -ENOMEM;
-	free(again);
-	return error;
+	fputs("\n  ]\n}\n", file);
 }
 
 int reservation_store_format(const struct nvme_uuid *uuid, const struct reservation *state,
 	char **ret, size_t *ret_length)
 {
-	struct json_object *json = reservation_text_json(uuid, state);
-	const char *body =
-		json ? json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY) : NULL;
-	size_t length = 0;
-	char *text = NULL;
+	char *body = NULL;
+	size_t length;
+	FILE *file = open_memstream(&body, &length);
 	int error = -ENOMEM;
 
-	if (body)
-		error = state_text_seal(
-			RESERVATION_TEXT_KIND, RESERVATION_TEXT_VERSION, body, &text, &length);
-	if (!error)
-		error = reservation_text_check(uuid, state, text, length);
-	json_object_put(json);
-	if (error) {
-		free(text);
+	if (!file)
 		return error;
-	}
-	*ret = text;
-	*ret_length = length;
-	return 0;
+	reservation_text_put(file, uuid, state);
+	/* What a lack of memory has left out is found here, before it replaces anything. */
+	if (!ferror(file) & !fclose(file))
+		error = state_text_seal(
+			RESERVATION_TEXT_KIND, RESERVATION_TEXT_VERSION, body, ret, ret_length);
+	free(body);
+	return error;
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
