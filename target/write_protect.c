@@ -19,16 +19,15 @@
 #include "target/range_lock.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
+#include "target/request_errand.h"
 #include "target/reservation_owner.h"
 #include "target/target.h"
 #include "target/write_protect_store.h"
 
 struct write_protect {
 	struct change change; /* the control thread's */
-	struct loop_message message;
+	struct request_errand errand;
 	struct target *target;
-	struct loop *home;
-	struct request *request; /* in EXEC; home's alone */
 	char nqn[NVME_NQN_MAX + 1];
 	uint32_t nsid;	/* or NVME_NSID_ALL */
 	uint8_t wanted; /* enum nvme_write_protect */
@@ -183,8 +182,6 @@ static int write_protect_make(struct change *change, const struct catalog *now,
 	return error;
 }
 
-static void write_protect_come_home(struct loop_message *message);
-
 static void write_protect_over(struct change *change, int error, const char *why)
 {
 	struct write_protect *protect = container_of(change, struct write_protect, change);
@@ -198,13 +195,12 @@ static void write_protect_over(struct change *change, int error, const char *why
 			differs ? "; what is stored may not be what counts" : "");
 		protect->status = NVME_SC_INTERNAL;
 	}
-	protect->message.fn = write_protect_come_home;
-	loop_send(protect->home, &protect->message);
+	request_errand_return(&protect->errand);
 }
 
-static void write_protect_arrive(struct loop_message *message)
+static void write_protect_arrive(struct request_errand *errand)
 {
-	struct write_protect *protect = container_of(message, struct write_protect, message);
+	struct write_protect *protect = container_of(errand, struct write_protect, errand);
 
 	protect->change.make = write_protect_make;
 	protect->change.over = write_protect_over;
@@ -215,7 +211,7 @@ static void write_protect_arrive(struct loop_message *message)
 
 static void write_protect_end(struct write_protect *protect)
 {
-	struct request *request = protect->request;
+	struct request *request = protect->errand.request;
 	uint16_t status = protect->status;
 
 	free(protect);
@@ -244,7 +240,7 @@ static void write_protect_flushed(struct done *done, int res, unsigned flags)
 static void write_protect_taken(struct range_lock *lock)
 {
 	struct write_protect *protect = container_of(lock, struct write_protect, lock);
-	struct backend_queue *queue = protect->request->ns->queue;
+	struct backend_queue *queue = protect->errand.request->ns->queue;
 
 	protect->io.op = BACKEND_FLUSH;
 	protect->io.done.fn = write_protect_flushed;
@@ -254,7 +250,7 @@ static void write_protect_taken(struct range_lock *lock)
 /* With all of it locked nothing is with the disk, on any reactor. */
 static void write_protect_flush_next(struct write_protect *protect)
 {
-	struct request *request = protect->request;
+	struct request *request = protect->errand.request;
 	const struct conn *conn = request->conn;
 	const struct subsys *subsys = conn->subsys;
 	struct reactor_ns *ns;
@@ -273,9 +269,9 @@ static void write_protect_flush_next(struct write_protect *protect)
 	range_lock_take(&protect->lock, ns, (struct range){.start = 0, .end = UINT64_MAX});
 }
 
-static void write_protect_come_home(struct loop_message *message)
+static void write_protect_back(struct request_errand *errand)
 {
-	struct write_protect *protect = container_of(message, struct write_protect, message);
+	struct write_protect *protect = container_of(errand, struct write_protect, errand);
 
 	if (!protect->status && protect->wanted != NVME_WRITE_PROTECT_NONE)
 		write_protect_flush_next(protect);
@@ -295,8 +291,6 @@ static struct write_protect *write_protect_new(struct request *request, uint8_t 
 	if (!protect)
 		return NULL;
 	protect->target = reactor->target;
-	protect->home = reactor->loop;
-	protect->request = request;
 	protect->nsid = le32_get(request->cmd.nsid);
 	protect->wanted = wanted;
 	protect->next = 1;
@@ -318,7 +312,5 @@ void write_protect_set(struct request *request)
 		request_complete(request, NVME_SC_INTERNAL);
 		return;
 	}
-	request_hand_to(request, REQUEST_EXEC);
-	protect->message.fn = write_protect_arrive;
-	loop_send(protect->target->loop, &protect->message);
+	request_errand_send(&protect->errand, request, write_protect_arrive, write_protect_back);
 }
