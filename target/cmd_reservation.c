@@ -60,7 +60,7 @@ static void cmd_reservation_run(struct request *request, enum reservation_op op)
 	task->command.crkey = le64_get(keys->crkey);
 	if (op != RESERVATION_RELEASE)
 		task->command.key = le64_get(keys->key);
-	reservation_task_send(task);
+	reservation_task_send(task, request);
 }
 
 /* --- Register, Acquire, Release -------------------------------------------------------------- */
@@ -155,7 +155,7 @@ static void cmd_report_run(struct request *request)
 	}
 	task->done = cmd_reservation_done;
 	task->report = true;
-	reservation_task_send(task);
+	reservation_task_send(task, request);
 }
 
 const struct cmd cmd_reservation_report = {
@@ -212,7 +212,7 @@ static bool cmd_persistence_set_next(struct request *request)
 	task->done = cmd_persistence_set_one;
 	task->command.op = RESERVATION_PERSISTENCE;
 	task->command.cptpl = persist ? RESERVATION_CPTPL_SET : RESERVATION_CPTPL_CLEAR;
-	reservation_task_send(task);
+	reservation_task_send(task, request);
 	return true;
 }
 

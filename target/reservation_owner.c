@@ -21,6 +21,11 @@
 
 static_assert(PUBLISH_MAX_PARTS == TARGET_MAX_REACTORS);
 
+/* Commands that are stored by one write; each holds a copy of the state until it is answered. */
+#define RESERVATION_GROUP 64
+
+static void reservation_begin(struct loop_flush *flush);
+
 /* --- owners ---------------------------------------------------------------------------------- */
 
 int reservation_table_create(
@@ -46,6 +51,7 @@ int reservation_table_create(
 static void reservation_owner_free(struct reservation_owner *owner)
 {
 	assert(list_empty(&owner->waiting));
+	loop_flush_cancel(&owner->begin);
 	free(owner->state);
 	free(owner);
 }
@@ -96,6 +102,7 @@ static struct reservation_owner *reservation_owner_create(
 	owner->uuid = *uuid;
 	owner->state = state;
 	list_init(&owner->waiting);
+	loop_flush_init(&owner->begin, reservation_begin);
 	list_init(&owner->node);
 	for (unsigned i = 0; i < ARRAY_SIZE(owner->seen); i++)
 		owner->seen[i] = state;
@@ -152,14 +159,96 @@ int reservation_adopt(
 	return catalog_for_each_ns(catalog, reservation_adopt_one, &adoption);
 }
 
-/* --- a command at its owner ------------------------------------------------------------------ */
+/* --- a group of commands is decided and stored ------------------------------------------------ */
 
-static void reservation_start(struct reservation_owner *owner);
-
-static void reservation_at_home(struct loop_message *message)
+/* Sets STATUS and, if that is 0, AFTER. */
+static void reservation_decide(struct reservation_task *task, struct reservation *before)
 {
-	struct reservation_task *task = container_of(message, struct reservation_task, message);
-	struct request *request = task->request;
+	task->before = before;
+	task->after = reservation_copy(before);
+	task->status = NVME_SC_INTERNAL;
+	if (!task->after)
+		return;
+	task->status = reservation_apply(task->after, &task->command, &task->effect);
+	if (!task->status && (before->ptpl || task->after->ptpl) && !task->may_persist)
+		task->status = NVME_SC_INVALID_FIELD | NVME_STATUS_DNR;
+	if (!task->status)
+		return;
+	free(task->after);
+	task->after = NULL;
+}
+
+/* What a failure may have left is replaced by what counts (target/state_dir.h). */
+static void reservation_store_again(struct reservation_owner *owner, struct loop *loop, int error)
+{
+	struct reservation_table *table = owner->table;
+	char text[NVME_UUID_TEXT];
+
+	owner->unsure = reservation_store_save(&table->state_dir, &owner->uuid, owner->state) != 0;
+	nvme_uuid_format(&owner->uuid, text);
+	log_line_limited(&table->log, loop_now_ns(loop), LOG_LEVEL_ERROR,
+		"the reservation of namespace %s cannot be stored in %s: %s%s", text,
+		table->state_dir.path, strerror(-error),
+		owner->unsure ? "; what is stored may not be what counts" : "");
+}
+
+/* Before anybody knows of it. */
+static bool reservation_store(
+	struct reservation_owner *owner, const struct reservation *state, struct loop *loop)
+{
+	int error = reservation_store_save(&owner->table->state_dir, &owner->uuid, state);
+
+	if (error)
+		reservation_store_again(owner, loop, error);
+	else
+		owner->unsure = false;
+	return !error;
+}
+
+/* None of the group has happened. */
+static void reservation_undo_group(struct reservation_owner *owner)
+{
+	struct reservation_task *task;
+	uint32_t left = owner->nr_decided;
+
+	list_for_each_entry (task, &owner->waiting, node) {
+		if (!left--)
+			break;
+		free(task->after);
+		task->after = NULL;
+		task->status = NVME_SC_INTERNAL;
+	}
+}
+
+/* Each after the one before it; a report sees what those before it have left, and comes later. */
+static void reservation_decide_group(struct reservation_owner *owner, struct loop *loop)
+{
+	struct reservation *state = owner->state;
+	struct reservation_task *task;
+	bool to_store = false;
+
+	list_for_each_entry (task, &owner->waiting, node) {
+		if (task->report || owner->nr_decided == RESERVATION_GROUP)
+			break;
+		reservation_decide(task, state);
+		owner->nr_decided++;
+		if (task->status)
+			continue;
+		to_store |= state->ptpl || task->after->ptpl || owner->unsure;
+		state = task->after;
+	}
+	if (to_store && !reservation_store(owner, state, loop))
+		reservation_undo_group(owner);
+	else
+		owner->state = state;
+}
+
+/* --- ... then brought to the reactors, one after the other ----------------------------------- */
+
+static void reservation_back(struct request_errand *errand)
+{
+	struct reservation_task *task = container_of(errand, struct reservation_task, errand);
+	struct request *request = errand->request;
 	void (*done)(struct request *, uint16_t) = task->done;
 	uint16_t status = task->status;
 
@@ -167,126 +256,84 @@ static void reservation_at_home(struct loop_message *message)
 	done(request, status);
 }
 
-/* The first of the owner's; then comes the next one. */
-static void reservation_answer(struct reservation_task *task, uint16_t status)
+/* The first of the owner's. */
+static void reservation_answer(struct reservation_task *task)
 {
-	struct reservation_owner *owner = task->owner;
-
-	task->status = status;
 	list_remove(&task->node);
-	task->message.fn = reservation_at_home;
-	loop_send(task->home->loop, &task->message);
+	request_errand_return(&task->errand);
+}
+
+static void reservation_visited(struct round *round);
+
+static void reservation_go_on(struct reservation_owner *owner, struct target *target)
+{
+	while (owner->nr_decided) {
+		struct reservation_task *task =
+			container_of(owner->waiting.next, struct reservation_task, node);
+
+		owner->nr_decided--;
+		if (!task->status) {
+			round_start(&task->round, target, target->loop, reservation_visit,
+				reservation_visited);
+			return;
+		}
+		reservation_answer(task);
+	}
 	if (!list_empty(&owner->waiting))
-		reservation_start(owner);
+		loop_flush_later(target->loop, &owner->begin);
 }
 
 /* All reactors know. */
 static void reservation_visited(struct round *round)
 {
 	struct reservation_task *task = container_of(round, struct reservation_task, round);
+	struct reservation_owner *owner = task->owner;
 
 	free(task->before);
-	reservation_answer(task, 0);
+	reservation_answer(task);
+	reservation_go_on(owner, round->target);
 }
 
 static void reservation_report_ready(struct round *round)
 {
 	struct reservation_task *task = container_of(round, struct reservation_task, round);
-	uint16_t status = task->status;
+	struct reservation_owner *owner = task->owner;
+	const struct request *request = task->errand.request;
 
-	if (!status)
-		reservation_report_fill(task->owner->state, task->ctrls, task->nr_ctrls,
-			task->request->bytes, task->request->data_len);
+	if (!task->status)
+		reservation_report_fill(owner->state, task->ctrls, task->nr_ctrls, request->bytes,
+			request->data_len);
 	free(task->ctrls);
-	reservation_answer(task, status);
+	reservation_answer(task);
+	reservation_go_on(owner, round->target);
 }
 
-/* What a failure may have left is replaced by what counts (target/state_dir.h). */
-static void reservation_store_again(
-	struct reservation_owner *owner, const struct target *target, int error)
+/* At the end of a turn, so that all that have come in it are one group. */
+static void reservation_begin(struct loop_flush *flush)
 {
-	struct reservation_table *table = owner->table;
-	char text[NVME_UUID_TEXT];
-
-	owner->unsure = reservation_store_save(&table->state_dir, &owner->uuid, owner->state) != 0;
-	nvme_uuid_format(&owner->uuid, text);
-	log_line_limited(&table->log, loop_now_ns(target->loop), LOG_LEVEL_ERROR,
-		"the reservation of namespace %s cannot be stored in %s: %s%s", text,
-		table->state_dir.path, strerror(-error),
-		owner->unsure ? "; what is stored may not be what counts" : "");
-}
-
-/* Before anybody knows of the change. */
-static uint16_t reservation_store(const struct reservation_task *task)
-{
-	struct reservation_owner *owner = task->owner;
-	int error;
-
-	if (!task->after->ptpl && !owner->state->ptpl && !owner->unsure)
-		return 0;
-	if (!task->may_persist)
-		return NVME_SC_INVALID_FIELD | NVME_STATUS_DNR;
-	error = reservation_store_save(&owner->table->state_dir, &owner->uuid, task->after);
-	if (error) {
-		reservation_store_again(owner, task->home->target, error);
-		return NVME_SC_INTERNAL;
-	}
-	owner->unsure = false;
-	return 0;
-}
-
-static uint16_t reservation_decide(struct reservation_task *task)
-{
-	uint16_t status;
-
-	task->after = reservation_copy(task->owner->state);
-	if (!task->after)
-		return NVME_SC_INTERNAL;
-	status = reservation_apply(task->after, &task->command, &task->effect);
-	if (!status)
-		status = reservation_store(task);
-	if (status)
-		free(task->after);
-	return status;
-}
-
-static void reservation_change(struct reservation_task *task)
-{
-	struct reservation_owner *owner = task->owner;
-	struct target *target = task->home->target;
-	uint16_t status = reservation_decide(task);
-
-	if (status) {
-		reservation_answer(task, status);
-		return;
-	}
-	task->before = owner->state;
-	owner->state = task->after;
-	round_start(&task->round, target, target->loop, reservation_visit, reservation_visited);
-}
-
-static void reservation_start(struct reservation_owner *owner)
-{
+	struct reservation_owner *owner = container_of(flush, struct reservation_owner, begin);
 	struct reservation_task *task =
 		container_of(owner->waiting.next, struct reservation_task, node);
-	struct target *target = task->home->target;
+	struct target *target = task->errand.home->target;
 
-	if (task->report)
+	if (task->report) {
 		round_start(&task->round, target, target->loop, reservation_report_visit,
 			reservation_report_ready);
-	else
-		reservation_change(task);
+		return;
+	}
+	reservation_decide_group(owner, target->loop);
+	reservation_go_on(owner, target);
 }
 
-static void reservation_arrive(struct loop_message *message)
+static void reservation_arrive(struct request_errand *errand)
 {
-	struct reservation_task *task = container_of(message, struct reservation_task, message);
+	struct reservation_task *task = container_of(errand, struct reservation_task, errand);
 	struct reservation_owner *owner = task->owner;
 	bool idle = list_empty(&owner->waiting);
 
 	list_push_back(&owner->waiting, &task->node);
 	if (idle)
-		reservation_start(owner);
+		loop_flush_later(errand->home->target->loop, &owner->begin);
 }
 
 /* --- at the request's reactor ---------------------------------------------------------------- */
@@ -298,17 +345,13 @@ struct reservation_task *reservation_task_create(struct request *request)
 	if (!task)
 		return NULL;
 	list_init(&task->node);
-	task->request = request;
-	task->home = request->conn->reactor;
 	task->owner = request->ns->ns.reservation;
 	task->may_persist = request->ns->ns.may_persist;
 	memcpy(task->command.host, request->conn->hostid, sizeof(task->command.host));
 	return task;
 }
 
-void reservation_task_send(struct reservation_task *task)
+void reservation_task_send(struct reservation_task *task, struct request *request)
 {
-	request_hand_to(task->request, REQUEST_EXEC);
-	task->message.fn = reservation_arrive;
-	loop_send(task->home->target->loop, &task->message);
+	request_errand_send(&task->errand, request, reservation_arrive, reservation_back);
 }

@@ -3,8 +3,9 @@
  * Who has the reservations. Of each namespace, known by its UUID, the control thread has the state.
  * A command that may change it comes there as a message, from a request in EXEC; one after the
  * other they are decided, stored and brought to all reactors by a round
- * (target/reservation_visit.h), and only then answered. A reactor reads the state that its last
- * visit has left.
+ * (target/reservation_visit.h), and only then answered. Those that have come while others were
+ * stored are decided together and stored once. A reactor reads the state that its last visit has
+ * left.
  *
  * A namespace that is taken away and given back with its UUID has its reservation still.
  */
@@ -19,6 +20,7 @@
 #include "proto/base/loop.h"
 #include "proto/nvme/name.h"
 #include "target/publish.h"
+#include "target/request_errand.h"
 #include "target/reservation.h"
 #include "target/round.h"
 #include "target/state_dir.h"
@@ -41,8 +43,10 @@ struct reservation_owner {
 	struct reservation_table *table;
 	struct nvme_uuid uuid;
 	struct reservation *state; /* the control thread's; what it points to is constant */
-	bool unsure;		   /* nobody knows what is stored */
+	bool unsure;		   /* what is stored may be another one */
 	struct list waiting;	   /* commands, the first is being done */
+	uint32_t nr_decided;	   /* of them, at the start, that are stored already */
+	struct loop_flush begin;   /* with the first */
 	/* Each reactor's own: the state that counts there. */
 	const struct reservation *seen[PUBLISH_MAX_PARTS];
 };
@@ -55,8 +59,7 @@ struct reservation_ctrl {
 
 struct reservation_task {
 	struct reservation_owner *owner;
-	struct request *request; /* in EXEC */
-	struct reactor *home;	 /* its reactor */
+	struct request_errand errand;
 	struct reservation_command command;
 	bool report;	  /* instead of COMMAND: request->bytes is filled in */
 	bool may_persist; /* the namespace */
@@ -65,10 +68,9 @@ struct reservation_task {
 
 	/* The owner's and, while it is visited, a reactor's. */
 	struct list node; /* owner->waiting */
-	struct loop_message message;
 	struct round round;
 	uint16_t status;
-	struct reservation *before, *after;
+	struct reservation *before, *after; /* AFTER: NULL when STATUS is not 0 */
 	struct reservation_effect effect;
 	uint32_t nr_awaited;		/* requests of the reactor that must be over */
 	struct reservation_ctrl *ctrls; /* for the report */
@@ -93,6 +95,6 @@ int reservation_adopt(struct reservation_table *table, const struct catalog *cat
 /* A task for REQUEST (CORE, with its namespace) that is given to the owner by
  * reservation_task_send(); NULL: no memory. */
 struct reservation_task *reservation_task_create(struct request *request);
-void reservation_task_send(struct reservation_task *task);
+void reservation_task_send(struct reservation_task *task, struct request *request);
 
 #endif
