@@ -18,6 +18,7 @@
 #include "target/control_private.h"
 #include "target/diff.h"
 #include "target/target.h"
+#include "target/write_protect.h"
 
 /* Of one change; the rest are counted. */
 #define APPLY_MAX_LOG_LINES 64
@@ -117,6 +118,9 @@ static int apply_make(struct change *change, const struct catalog *now, struct c
 
 	if (!error)
 		error = apply_load(apply, catalog);
+	if (!error)
+		error = write_protect_adopt(apply->work.control->target->reservations, catalog,
+			apply->report.mistake, sizeof(apply->report.mistake));
 	if (error) {
 		snprintf(why, why_size, "%s",
 			apply->report.mistake[0] ? apply->report.mistake : strerror(-error));

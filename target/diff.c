@@ -180,9 +180,13 @@ static void diff_size(const struct ns *ns, char ret_text[32])
 	snprintf(ret_text, 32, "%llu %s", (unsigned long long)size, units[unit]);
 }
 
+/* Both reasons: one may go while the other stays. */
 static const char *diff_access(const struct ns *ns)
 {
-	return ns->read_only ? "read-only" : "writable";
+	if (ns->write_protect)
+		return ns->always_read_only ? "read-only and write-protected by a host"
+					    : "write-protected by a host";
+	return ns->always_read_only ? "read-only" : "writable";
 }
 
 static void diff_ns_new(struct diff *diff, const char *nqn, const struct ns *ns)
@@ -217,7 +221,7 @@ static void diff_ns_changed(
 			1u << after->lba_shift);
 	if (before->ana_group != after->ana_group)
 		diff_list_add(&list, "ana group %u -> %u", before->ana_group, after->ana_group);
-	if (before->read_only != after->read_only)
+	if (strcmp(diff_access(before), diff_access(after)))
 		diff_list_add(&list, "%s -> %s", diff_access(before), diff_access(after));
 	if (strcmp(uuid[0], uuid[1]))
 		diff_list_add(&list, "uuid %s -> %s", uuid[0], uuid[1]);

@@ -53,7 +53,11 @@ static void write_protect_enter(struct ns *ns, uint8_t state)
 
 void write_protect_take_over(struct ns *ns, const struct ns *before)
 {
+	/* What is stored is another one's. */
+	if (memcmp(&ns->uuid, &before->uuid, sizeof(ns->uuid)))
+		return;
 	write_protect_enter(ns, before->write_protect);
+	ns->write_protect_known = before->write_protect_known;
 }
 
 bool write_protect_offered(const struct target *target)
@@ -63,7 +67,6 @@ bool write_protect_offered(const struct target *target)
 
 struct write_protect_adoption {
 	const struct state_dir *dir;
-	uint64_t generation; /* of what is new */
 	char *why;
 	size_t why_size;
 };
@@ -73,11 +76,12 @@ static int write_protect_adopt_one(void *context, struct subsys *subsys, struct 
 	const struct write_protect_adoption *adoption = context;
 	int found;
 
-	if (ns->place->generation != adoption->generation)
+	if (ns->write_protect_known)
 		return 0;
 	found = write_protect_store_load(adoption->dir, &ns->uuid);
 	if (found > 0)
 		write_protect_enter(ns, NVME_WRITE_PROTECT_SET);
+	ns->write_protect_known = found >= 0;
 	if (found < 0)
 		snprintf(adoption->why, adoption->why_size,
 			"whether namespace %u of %s is write-protected cannot be read: %s",
@@ -88,8 +92,7 @@ static int write_protect_adopt_one(void *context, struct subsys *subsys, struct 
 int write_protect_adopt(
 	struct reservation_table *table, const struct catalog *catalog, char *why, size_t why_size)
 {
-	struct write_protect_adoption adoption = {
-		&table->state_dir, catalog->generation, why, why_size};
+	struct write_protect_adoption adoption = {&table->state_dir, why, why_size};
 
 	return catalog_for_each_ns(catalog, write_protect_adopt_one, &adoption);
 }

@@ -25,9 +25,10 @@ uint32_t write_protect_get(const struct request *request, uint32_t nsid);
 /* Set Features, in CORE: ends the command, later. */
 void write_protect_set(struct request *request);
 
-/* On the control thread, before NS is published: it stays as BEFORE was. */
+/* On the control thread, before NS is published: it stays as BEFORE was, if it is the same. */
 void write_protect_take_over(struct ns *ns, const struct ns *before);
-/* ... and those of CATALOG that are new are as a host has left them in an earlier life. */
+/* ... and those of CATALOG that are new are as a host has left them in an earlier life. Doing it
+ * again changes nothing. */
 int write_protect_adopt(struct reservation_table *table, const struct catalog *catalog, char *why,
 	size_t why_size) must_check;
 

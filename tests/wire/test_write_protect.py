@@ -145,6 +145,36 @@ def test_an_applied_configuration_leaves_it(hauld):
         assert admin.identify(0, nsid=1)[1][99] == 0
 
 
+BY_HOST, BY_BOTH = "write-protected by a host", "read-only and write-protected by a host"
+
+
+def test_apply_says_what_is_protected_and_by_whom(hauld):
+    """What is stored counts for a namespace that comes back, and apply knows before it does."""
+    text = hauld.path.read_text()
+    disk = f"      - path: {hauld.path.parent}/disk\n"
+    with nvmetcp.Admin(hauld.address, NQN) as admin, control.Control(hauld.control) as socket:
+        assert put(admin, SET) == 0
+        fixed = text.replace(disk, disk + "        readonly: true\n")
+        for dry_run in (True, False):
+            assert socket.change(fixed, dry_run=dry_run) == [f"~ namespace 1 of {NQN}: {BY_HOST} -> {BY_BOTH}"]
+        assert socket.change(fixed) == []
+        assert put(admin, NONE) == NOT_CHANGEABLE
+        assert socket.change(text) == [f"~ namespace 1 of {NQN}: {BY_BOTH} -> {BY_HOST}"]
+        away = text.replace(disk, "").replace("ram: 1M\n", "ram: 1M\n        nsid: 2\n", 1)
+        assert socket.change(away) == [f"- namespace 1 of {NQN}: {hauld.path.parent}/disk"]
+        for dry_run in (True, False):
+            change, = socket.change(text, dry_run=dry_run)
+            assert change.startswith(f"+ namespace 1 of {NQN}") and f", {BY_HOST}," in change
+        assert get(admin) == SET and socket.change(text) == []
+        # Another namespace in its place is protected by nothing, and the disk is when it is there again.
+        given = text.replace(disk, disk + "        uuid: 7c0e4f3a-1d2b-4c5d-8e9f-a0b1c2d3e4f5\n")
+        change, = socket.change(given)
+        assert f"{BY_HOST} -> writable" in change and get(admin) == NONE
+        change, = socket.change(text)
+        assert f"writable -> {BY_HOST}" in change and get(admin) == SET
+        assert put(admin, NONE) == 0 and socket.change(text) == []
+
+
 def test_a_write_whose_data_comes_later_is_refused(hauld):
     """It was accepted before; when protection is answered nothing is written any more."""
     with nvmetcp.Admin(hauld.address, NQN) as admin, admin.io_queue() as queue:
