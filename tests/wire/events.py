@@ -86,7 +86,7 @@ class Rdma:
 class Host:
     """KIND is "tcp" or "rdma". Asks for all events and for AERS of them at a time."""
 
-    def __init__(self, kind, address, subnqn, *, hostnqn=HOSTNQN, kato=120000, aers=4, configuration=0xFFFFFFFF):
+    def __init__(self, kind, address, subnqn, *, hostnqn=HOSTNQN, kato=120000, aers=4, configuration=0xFFFFBFFF):
         self.on = (Rdma if kind == "rdma" else Tcp)(address, subnqn, hostnqn, kato)
         self.events, self.asked = [], set()
         if configuration is not None:

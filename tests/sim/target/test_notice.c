@@ -18,7 +18,7 @@ static struct sim_conn *listener(struct sim *sim, const char *nqn)
 {
 	struct sim_conn *admin = sim_admin(sim, nqn);
 
-	sim_set_feature(sim, admin, NVME_FEAT_ASYNC_EVENT, UINT32_MAX);
+	sim_set_feature(sim, admin, NVME_FEAT_ASYNC_EVENT, (uint32_t)~NVME_AEC_ENDURANCE_GROUPS);
 	for (unsigned i = 0; i < CTRL_MAX_AERS; i++)
 		sim_ask_event(sim, admin);
 	return admin;
