@@ -164,7 +164,7 @@ static void copy_read(struct done *done, int res, unsigned flags)
 		return;
 	}
 	request->io.op = BACKEND_WRITE;
-	request->io.fua = le16_get(request->cmd.copy.control) & NVME_RW_FUA;
+	request->io.fua = cmd_io_force_unit_access(request, le16_get(request->cmd.copy.control));
 	request->io.offset = copy->range_dest + copy_piece_offset(request, copy);
 	request_submit(request, copy_written);
 }

@@ -37,7 +37,7 @@ uint16_t cmd_io_prepare_rw(struct request *request, enum backend_op op)
 	if (status)
 		return status;
 	request->io.op = op;
-	request->io.fua = le16_get(rw->control) & NVME_RW_FUA;
+	request->io.fua = cmd_io_force_unit_access(request, le16_get(rw->control));
 	request->io.deallocate = le16_get(rw->control) & NVME_RW_DEAC;
 	request->io.offset = slba << request->ns->ns.lba_shift;
 	request->io.extent = nr_lbas << request->ns->ns.lba_shift;

@@ -6,6 +6,7 @@
 #define HAUL_TARGET_CMD_IO_H
 
 #include "target/cmd.h"
+#include "target/conn.h"
 #include "target/reservation.h"
 #include "target/subsys.h"
 
@@ -22,6 +23,14 @@ static inline uint16_t cmd_io_check_range(const struct ns *ns, uint64_t slba, ui
 static inline uint16_t cmd_io_check_writable(const struct ns *ns)
 {
 	return ns->read_only ? NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR : 0;
+}
+
+/* Of an I/O whose operation is set, with the upper half of CDW12: asked for, or a write while the
+ * cache is off. */
+static inline bool cmd_io_force_unit_access(const struct request *request, uint16_t control)
+{
+	return (control & NVME_RW_FUA) ||
+	       (request->io.op != BACKEND_READ && unlikely(request->conn->settings.write_through));
 }
 
 /* Namespace and range of a command with struct nvme_cmd_rw, into request->io. */

@@ -12,6 +12,7 @@
 #include "proto/base/list.h"
 #include "proto/base/loop.h"
 #include "proto/base/slots.h"
+#include "target/ctrl_settings.h"
 #include "target/request.h"
 
 struct catalog;
@@ -87,17 +88,18 @@ struct conn {
 	uint8_t hostid[16]; /* of Connect */
 	const struct subsys *subsys;
 	struct conn_member member;
-	struct list held;	     /* requests in HELD */
-	struct list aborts;	     /* commands Abort that wait for one of its: target/abort.h */
-	struct list waiting;	     /* requests in WAIT_BUF */
-	struct list moving;	     /* requests in PULL or REPLY, that began first the first */
-	struct loop_timer transfer;  /* of these, the host must get some done */
-	struct error_report *errors; /* of an I/O queue, on their way; NULL before the first */
-	struct loop_timer handshake; /* Connect must come; later: the second of a pair */
-	bool fused_open;	     /* the next command should be the second of a pair */
-	struct request *fused_first; /* ... which waits for it; NULL: it has failed */
-	struct loop_flush finish;    /* frees at the end of the turn, outside of anyone's call */
-	struct loop_message gone;    /* to the port's reactor, which frees the memory */
+	struct ctrl_settings settings; /* its controller's: target/ctrl_settings.h */
+	struct list held;	       /* requests in HELD */
+	struct list aborts;	       /* commands Abort that wait for one of its: target/abort.h */
+	struct list waiting;	       /* requests in WAIT_BUF */
+	struct list moving;	       /* requests in PULL or REPLY, that began first the first */
+	struct loop_timer transfer;    /* of these, the host must get some done */
+	struct error_report *errors;   /* of an I/O queue, on their way; NULL before the first */
+	struct loop_timer handshake;   /* Connect must come; later: the second of a pair */
+	bool fused_open;	       /* the next command should be the second of a pair */
+	struct request *fused_first;   /* ... which waits for it; NULL: it has failed */
+	struct loop_flush finish;      /* frees at the end of the turn, outside of anyone's call */
+	struct loop_message gone;      /* to the port's reactor, which frees the memory */
 };
 
 #define CONN_QID_UNKNOWN UINT32_MAX

@@ -174,6 +174,7 @@ static void ctrl_reset(struct ctrl *ctrl)
 	ctrl->stage = ctrl->nr_members ? CTRL_RESETTING : CTRL_DISABLED;
 	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
 	features_reset(&ctrl->features);
+	ctrl->settings = ctrl->admin->settings = (struct ctrl_settings){0};
 	event_reset(ctrl);
 	error_log_reset(ctrl);
 	ana_log_reset(ctrl);

@@ -92,6 +92,7 @@ struct ctrl {
 
 	uint32_t nr_io_queues; /* granted */
 	struct features features;
+	struct ctrl_settings settings; /* what its queues know of them */
 	struct events events;
 	struct changed_ns changed_ns;
 	struct ana_counts ana_counts;

@@ -14,6 +14,7 @@ struct features {
 	uint16_t over_kelvin; /* temperature thresholds */
 	uint16_t under_kelvin;
 	bool disable_normal; /* of Write Atomicity */
+	bool write_through;  /* Volatile Write Cache: off */
 	/* Host Behavior Support. */
 	uint8_t acre;
 	uint8_t etdas;

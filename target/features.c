@@ -99,10 +99,18 @@ static uint16_t feature_keep_alive_set(struct ctrl *ctrl, uint32_t value, uint32
 	return 0;
 }
 
+/* Volatile Write Cache (5.27.1.4): off, this controller's writes go through it. Without a cache
+ * there is no such feature. */
 static uint32_t feature_write_cache_get(const struct ctrl *ctrl, bool standard)
 {
-	(void)standard;
-	return ctrl->subsys->volatile_cache ? NVME_VWC_WCE : 0;
+	return standard || !ctrl->features.write_through ? NVME_VWC_WCE : 0;
+}
+
+static uint16_t feature_write_cache_set(struct ctrl *ctrl, uint32_t value, uint32_t *ret_dw0)
+{
+	(void)ret_dw0;
+	ctrl->features.write_through = !(value & NVME_VWC_WCE);
+	return 0;
 }
 
 /* Arbitration (5.27.1.1): a queue's commands are taken as they come. */
@@ -205,7 +213,8 @@ static uint16_t feature_temperature_set(struct ctrl *ctrl, uint32_t value, uint3
 
 /* --- with data ------------------------------------------------------------------------------- */
 
-/* Host Behavior Support (5.27.1.18): what the host can do, of which we have nothing to make use. */
+/* Host Behavior Support (5.27.1.18): what the host can do; ACRE is made use of, see
+ * target/ctrl_settings.h. */
 static void feature_behavior_get(const struct ctrl *ctrl, bool standard, void *bytes)
 {
 	struct nvme_host_behavior *behavior = bytes;
@@ -285,7 +294,9 @@ static const struct feature feature_table[] = {
 		.constant = true,
 		.get_ns = feature_error_recovery_get,
 		.set_ns = feature_error_recovery_set},
-	{.fid = NVME_FEAT_VOLATILE_WRITE_CACHE, .constant = true, .get = feature_write_cache_get},
+	{.fid = NVME_FEAT_VOLATILE_WRITE_CACHE,
+		.get = feature_write_cache_get,
+		.set = feature_write_cache_set},
 	{.fid = NVME_FEAT_NUMBER_OF_QUEUES, .get = feature_queues_get, .set = feature_queues_set},
 	{.fid = NVME_FEAT_WRITE_ATOMICITY,
 		.get = feature_atomicity_get,
@@ -421,6 +432,16 @@ static uint16_t feature_set(struct request *request, const struct feature *featu
 	return status;
 }
 
+static void feature_set_and_complete(struct request *request, const struct feature *feature)
+{
+	uint16_t status = feature_set(request, feature);
+
+	if (!status && ctrl_settings_stale(request->conn->member.ctrl))
+		ctrl_settings_spread(request);
+	else
+		request_complete(request, status);
+}
+
 void cmd_set_features_run(struct request *request)
 {
 	struct ctrl *ctrl = request->conn->member.ctrl;
@@ -433,7 +454,7 @@ void cmd_set_features_run(struct request *request)
 	else if (feature->set_ns)
 		feature->set_ns(request);
 	else
-		request_complete(request, feature_set(request, feature));
+		feature_set_and_complete(request, feature);
 }
 
 /* --- Get Features ---------------------------------------------------------------------------- */

@@ -84,6 +84,8 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	identify_ana(id);
 	id->rab = NVME_ARBITRATION_AB_NO_LIMIT;
 	id->rtd3e = le32(IDENTIFY_RTD3E_US);
+	id->crdt[0] = le16(CTRL_CRDT1);
+	id->crdt[1] = le16(CTRL_CRDT2);
 	id->oaes = le32(NVME_AEC_NS | NVME_AEC_ANA);
 	id->acl = CTRL_MAX_ABORTS - 1;
 	id->frmw = NVME_ID_FRMW_SLOT1_READONLY | 1 << NVME_ID_FRMW_SLOTS_SHIFT;

@@ -52,6 +52,7 @@ static void member_admit(struct ctrl *ctrl, struct request *request)
 	queue->closing = false;
 	ctrl_alive(ctrl);
 	conn->member.ctrl = ctrl;
+	conn->settings = ctrl->settings;
 	if (ctrl->nr_members++ == 0)
 		keep_alive_arm(ctrl);
 	member_answer(request, 0);

@@ -260,6 +260,8 @@ void request_complete(struct request *request, uint16_t status)
 		smart_warn(request, status);
 		return;
 	}
+	if (unlikely(status && !(status & NVME_STATUS_DNR)))
+		status = ctrl_settings_retry(request, status);
 	status = request_note(request, status);
 	request_advance_sq_head(request);
 	request->cqe.sqid = le16(conn->qid);

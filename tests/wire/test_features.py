@@ -260,8 +260,14 @@ def test_write_cache_is_what_identify_says(own, start_hauld, tmp_path):
     with own.admin() as admin:
         assert admin.identify(1)[1][525] & 1
         assert get(admin, WRITE_CACHE)[0].dw0 == 1
-        assert put(admin, WRITE_CACHE, 1).status == 0
-        assert put(admin, WRITE_CACHE, 0).status == NOT_CHANGEABLE
+        assert get(admin, WRITE_CACHE, sel=SUPPORTED)[0].dw0 == CHANGEABLE
+        for value in (1, 0, 0, 1, 0):
+            assert put(admin, WRITE_CACHE, value).status == 0
+            assert get(admin, WRITE_CACHE)[0].dw0 == value
+            assert get(admin, WRITE_CACHE, sel=DEFAULT)[0].dw0 == 1
+        assert admin.property_set(nvme.CC, 0).status == 0
+        admin.enable()
+        assert get(admin, WRITE_CACHE)[0].dw0 == 1
     with nvmetcp.Admin(ram.address, "nqn.2026-11.io.haul:ram") as admin:
         assert not admin.identify(1)[1][525] & 1
         assert get(admin, WRITE_CACHE)[0].status == nvme.INVALID_FIELD

@@ -33,6 +33,7 @@ IO_CONTROLLER = [
     (92, 4, "OAES", lambda v: v & 0x100 and not v & ~0x900),     # namespace attributes, maybe ANA
     (96, 4, "CTRATT", 0x41),                                     # 128-bit host identifier, TBKAS
     (111, 1, "CNTRLTYPE", 1),
+    (128, 2, "CRDT1", 1), (130, 2, "CRDT2", 10),                 # retry delays in 100 ms
     (256, 2, "OACS", 0),                                         # no Format, firmware, namespace management...
     (258, 1, "ACL", 3), (259, 1, "AERL", 3),
     (260, 1, "FRMW", 3),                                         # one slot, read-only
