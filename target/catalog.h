@@ -18,7 +18,6 @@
 #include "target/subsys.h"
 
 struct port;
-struct catalog_places;
 
 #define CATALOG_MAX_PORTS      64u
 #define CATALOG_MAX_REFERRALS  64u
@@ -32,9 +31,9 @@ struct catalog_places;
 struct catalog {
 	/* What counted before, to take over from; NULL: nothing did, or it is gone. */
 	const struct catalog *previous;
-	struct catalog_places *places; /* shared with those before and after */
-	uint64_t generation;	       /* GENCTR of the discovery log */
-	struct list subsystems;	       /* of struct subsys */
+	struct ns_places *places; /* shared with those before and after */
+	uint64_t generation;	  /* GENCTR of the discovery log */
+	struct list subsystems;	  /* of struct subsys */
 	uint32_t nr_namespaces;
 	uint32_t nr_ports;
 	struct port *port[CATALOG_MAX_PORTS]; /* one reference each */
@@ -48,8 +47,6 @@ struct catalog *catalog_create(const struct catalog *previous);
 /* A copy of CATALOG after it, to be changed; NULL: no memory. */
 struct catalog *catalog_clone(const struct catalog *catalog);
 void catalog_free(struct catalog *catalog);
-/* Places taken: by its namespaces, and by removed ones whose last command is not over. */
-uint32_t catalog_nr_places(const struct catalog *catalog);
 
 /* A listener for an URI that has been parsed. RESOLVE: also looks the host up, which may block;
  * without it the listener can only be checked, not started. */

@@ -54,7 +54,7 @@ static void describe_target(struct json_object *status, const struct control *co
 	control_json_number(
 		json, "uptime_s", (loop_now_ns(target->loop) - control->start_ns) / 1000000000);
 	control_json_number(json, "generation", target->catalog->generation);
-	control_json_number(json, "namespace_places", catalog_nr_places(target->catalog));
+	control_json_number(json, "namespace_places", ns_places_count(target->catalog->places));
 	control_json_number(json, "descriptors", describe_descriptors());
 	control_json_number(json, "resident_bytes", describe_resident());
 }

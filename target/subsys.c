@@ -94,21 +94,6 @@ bool subsys_host_allowed(const struct subsys *subsys, const char *hostnqn)
 
 /* --- namespaces ------------------------------------------------------------------------------ */
 
-struct ns_place *ns_place_get(struct ns_place *place)
-{
-	place->nr_refs++;
-	return place;
-}
-
-void ns_place_put(struct ns_place *place)
-{
-	if (--place->nr_refs)
-		return;
-	place->table[place->index] = NULL;
-	backend_put(place->backend);
-	free(place);
-}
-
 /* Room for NSID in the subsystem's table. */
 static int subsys_grow(struct subsys *subsys, uint32_t nsid)
 {

@@ -14,27 +14,12 @@
 #include "proto/base/list.h"
 #include "proto/nvme/name.h"
 #include "target/ana.h"
-#include "target/backend.h"
+#include "target/ns_place.h"
 
 /* NN: the largest namespace id, announced so that later ones need no new value. */
 #define SUBSYS_MAX_NSID	  1024u
 #define SUBSYS_SERIAL_MAX 20 /* Identify Controller SN */
 #define SUBSYS_MAX_HOSTS  1024
-
-/*
- * The disk of a namespace and its place in the reactors' tables. It outlives catalogs: each
- * namespace of one has a reference, and each reactor until its last I/O is over. The control
- * thread's alone.
- */
-struct ns_place {
-	uint32_t index;
-	uint32_t nr_refs;
-	uint64_t generation;	 /* of the catalog that was published with it first; 0: none yet */
-	struct backend *backend; /* one reference */
-	struct ns_place **table; /* in which it is number INDEX */
-};
-struct ns_place *ns_place_get(struct ns_place *place);
-void ns_place_put(struct ns_place *place);
 
 #define NS_NGUID_BYTES 16
 #define NS_EUI64_BYTES 8

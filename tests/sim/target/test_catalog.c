@@ -161,10 +161,10 @@ static void disk_may_come_back_before_its_last_command_is_over(void **state)
 		0);
 	assert_ptr_equal(catalog_find(catalog, SIM_NQN)->ns[1]->place->backend, disk);
 	assert_int_equal(sim_publish(host.sim, catalog), 0);
-	assert_int_equal(catalog_nr_places(host.sim->target.catalog), 4);
+	assert_int_equal(ns_places_count(host.sim->target.catalog->places), 4);
 	host.sim->auto_disk = true;
 	sim_settle(host.sim);
-	assert_int_equal(catalog_nr_places(host.sim->target.catalog), 3);
+	assert_int_equal(ns_places_count(host.sim->target.catalog->places), 3);
 	assert_int_equal(read_ns(&host, 1), 0);
 	sim_destroy(host.sim);
 }
