@@ -60,8 +60,6 @@ uint16_t cmd_set_features_prepare(struct request *request);
 void cmd_set_features_run(struct request *request);
 uint16_t cmd_get_features_prepare(struct request *request);
 void cmd_get_features_run(struct request *request);
-/* Of the log page 12h; 0: CTRL does not have the feature. */
-uint32_t feature_effects(const struct ctrl *ctrl, uint8_t fid);
 void cmd_keep_alive_run(struct request *request);
 void cmd_async_event_run(struct request *request);
 /* A Property Set (EXEC) that has waited for the I/O queues to leave. */

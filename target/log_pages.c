@@ -17,6 +17,7 @@
 #include "target/discovery.h"
 #include "target/error_log.h"
 #include "target/event.h"
+#include "target/feature.h"
 #include "target/reservation_log.h"
 #include "target/smart.h"
 #include "target/subsys.h"
