@@ -34,6 +34,7 @@ static const struct control_verb control_verbs[] = {
 	{"status", control_status},
 	{"apply", control_apply},
 	{"ana", control_ana},
+	{"config", control_config},
 };
 
 static void control_run(struct control_client *client, struct json_object *request)

@@ -38,6 +38,7 @@ struct control {
 void control_status(struct control_client *client, struct json_object *request);
 void control_apply(struct control_client *client, struct json_object *request);
 void control_ana(struct control_client *client, struct json_object *request);
+void control_config(struct control_client *client, struct json_object *request);
 
 /* Answers the line of LENGTH bytes that CLIENT has sent, now or later. */
 void control_request(struct control_client *client, const char *line, size_t length);

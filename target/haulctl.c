@@ -193,6 +193,17 @@ static int haulctl_status(const struct haulctl *ctl)
 	return HAULCTL_OK;
 }
 
+static int haulctl_config(const struct haulctl *ctl)
+{
+	struct json_object *answer = haulctl_ask(ctl, haulctl_request("config"));
+
+	if (!answer)
+		return HAULCTL_FAILED;
+	fputs(json_object_get_string(json_object_object_get(answer, "config")), stdout);
+	json_object_put(answer);
+	return HAULCTL_OK;
+}
+
 static void haulctl_print_lines(FILE *to, const char *prefix, struct json_object *list)
 {
 	for (size_t i = 0; list && i < json_object_array_length(list); i++)
@@ -259,6 +270,8 @@ static int haulctl_apply(const struct haulctl *ctl)
 
 static const struct haulctl_command haulctl_commands[] = {
 	{"status", "[--json]", "what hauld offers, and who uses it", 0, haulctl_status},
+	{"config", "", "what hauld offers and runs with, as a configuration file", 0,
+		haulctl_config},
 	{"apply", "FILE [--dry-run]", "make what it offers what FILE says", 1, haulctl_apply},
 	{"ana", "SUBSYSTEM GROUP STATE [--listener URI]", "give an ANA group another state", 3,
 		haulctl_ana},
@@ -271,8 +284,9 @@ static void haulctl_help(void)
 {
 	puts("haulctl looks at a running hauld and changes what it offers.\n");
 	for (size_t i = 0; i < HAULCTL_NR_COMMANDS; i++)
-		printf("  haulctl %s %s\n                     %s\n", haulctl_commands[i].name,
-			haulctl_commands[i].arguments, haulctl_commands[i].help);
+		printf("  haulctl %s%s%s\n                     %s\n", haulctl_commands[i].name,
+			haulctl_commands[i].arguments[0] ? " " : "", haulctl_commands[i].arguments,
+			haulctl_commands[i].help);
 	puts("\n"
 	     "  --control PATH     hauld's socket (default: hauld.sock in $XDG_RUNTIME_DIR or\n"
 	     "                     /run/haul)\n"
@@ -285,7 +299,7 @@ static int haulctl_run(struct haulctl *ctl, int argc, char **argv)
 	const struct haulctl_command *command = NULL;
 
 	if (optind == argc)
-		return haulctl_usage("a command is missing: status, apply or ana", "");
+		return haulctl_usage("a command is missing: status, config, apply or ana", "");
 	for (size_t i = 0; i < HAULCTL_NR_COMMANDS; i++)
 		if (!strcmp(argv[optind], haulctl_commands[i].name))
 			command = &haulctl_commands[i];

@@ -56,16 +56,14 @@ static bool name_is_print(char c)
 	return c >= ' ' && c <= '~';
 }
 
-/*
- * Length of the UTF-8 sequence at the start of s, 0 if it is none: cut, overlong, a surrogate, or
- * beyond 10FFFFh (RFC 3629 4).
- */
-static size_t name_utf8_len(const uint8_t *s, size_t len)
+size_t nvme_utf8_next(const char *text, size_t len, uint32_t *ret_code)
 {
 	static const uint32_t smallest[5] = {0, 0, 0x80, 0x800, 0x10000};
+	const uint8_t *s = (const uint8_t *)text;
 	uint32_t code;
 	size_t n;
 
+	*ret_code = s[0];
 	if (s[0] < 0x80)
 		return 1;
 	n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
@@ -79,20 +77,21 @@ static size_t name_utf8_len(const uint8_t *s, size_t len)
 	}
 	if (code < smallest[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
 		return 0;
+	*ret_code = code;
 	return n;
 }
 
 static const char *name_check_text(const char *s, size_t len)
 {
+	uint32_t code;
 	size_t n;
 
 	for (size_t i = 0; i < len; i += n) {
-		n = name_utf8_len((const uint8_t *)s + i, len - i);
+		n = nvme_utf8_next(s + i, len - i, &code);
 		if (n == 0)
 			return "the NQN is not valid UTF-8";
 		/* Names go to logs and terminals as they are. 80h to 9Fh are controls, too. */
-		if ((uint8_t)s[i] < ' ' || s[i] == 0x7f ||
-			((uint8_t)s[i] == 0xc2 && (uint8_t)s[i + 1] < 0xa0))
+		if (code < ' ' || (code >= 0x7f && code < 0xa0))
 			return "the NQN has a control character";
 	}
 	return NULL;

@@ -48,6 +48,12 @@ int nvme_field_set(char *field, size_t size, const char *text) must_check;
  * becomes '?'. */
 void nvme_field_get(const char *field, size_t size, char *ret_text);
 
+/*
+ * Length of the UTF-8 sequence at the start of text, of at least one byte, and its code point; 0 if
+ * it is none: cut, overlong, a surrogate, or beyond 10FFFFh (RFC 3629 4).
+ */
+size_t nvme_utf8_next(const char *text, size_t len, uint32_t *ret_code) must_check;
+
 #define NVME_UUID_TEXT 37 /* 36 characters and the NUL */
 
 struct nvme_uuid {
