@@ -2,7 +2,7 @@
 """The target under test: a hauld that the tests start, or any other one given by --target.
 
     pytest tests/wire                         a hauld of $HAUL_BUILD_DIR (default: build), per engine
-    pytest tests/wire --target tcp://HOST:PORT/NQN     a target that runs already (README.md)
+    pytest tests/wire --target tcp://HOST:PORT/NQN     a target that runs already (README.md); or rdma://
 """
 import os
 import pathlib
@@ -17,6 +17,8 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import conformance  # noqa: E402
+import fabric  # noqa: E402
 import nvmetcp  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -29,12 +31,6 @@ FRIEND = "nqn.2026-11.io.haul:friend"
 ENGINES = ["io_uring"] if os.environ.get("HAUL_THIN") else ["io_uring", "epoll"]
 # Each engine and each transport once, for what does not depend on how they are combined.
 CROSSED = [("io_uring", "tcp"), ("epoll", "rdma")]
-
-
-def pytest_addoption(parser):
-    parser.addoption("--target", help="tcp://HOST:PORT/NQN of a target that runs already, with a namespace 1")
-    parser.addoption("--deviations", help="a file with the tests that this target is known to fail, and why")
-    parser.addoption("--engines", default=",".join(ENGINES), help="hauld's engines to try")
 
 
 class Hauld:
@@ -177,45 +173,66 @@ subsystems:
     return path
 
 
-def split_target(uri):
-    """((HOST, PORT), NQN) of --target."""
-    parts = re.match(r"(tcp://.+?:\d+)/(.+)$", uri)
-    if not parts:
-        raise pytest.UsageError(f"--target {uri}: not tcp://HOST:PORT/NQN")
-    return split_uri(parts.group(1)), parts.group(2)
+# --- options and hooks (what there is for another's target is in conformance.py) ---------------------------------------
+
+def pytest_addoption(parser):
+    parser.addoption("--engines", default=",".join(ENGINES), help="hauld's engines to try")
+    conformance.add_options(parser)
 
 
-def deviations(path):
-    """{test: why} of lines "FILE::TEST  WHY", two spaces between; TEST may be without its parameters, to mean all."""
-    lines = pathlib.Path(path).read_text().splitlines()
-    return dict(re.split(r" {2,}", line, maxsplit=1) for line in lines if line and line[0] != "#")
+def pytest_configure(config):
+    conformance.configure(config)
+    if config.getoption("--target"):
+        import nvmerdma
+        nvmerdma.environment = dict(os.environ)
 
 
 def pytest_collection_modifyitems(config, items):
-    """Against another's target: what starts a hauld of its own is left out, what is known to differ expected."""
-    if not config.getoption("--target"):
-        return
-    others = [item for item in items if not {"target", "own"} & set(item.fixturenames)
-              or {"own", "start_hauld"} & set(item.fixturenames)]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in set(others)]
-    known = deviations(config.getoption("--deviations")) if config.getoption("--deviations") else {}
-    for item in items:
-        name = item.path.name + "::" + item.name.replace("[external]", "").replace("external-", "").replace("-external", "")
-        why = known.get(name) or known.get(name.split("[")[0])
-        if why:
-            item.add_marker(pytest.mark.xfail(reason=why, run=False))
+    conformance.prepare(config, items)
 
+
+def pytest_runtest_setup(item):
+    conformance.check_paragraph(item)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    outcome = yield
+    conformance.note(item, outcome.get_result())
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    conformance.summarize(terminalreporter, config)
+
+
+# --- the target under test ------------------------------------------------------------------------------------------------
 
 class Target:
-    def __init__(self, address, subsystem, hauld=None):
-        self.address, self.subsystem, self.hauld = address, subsystem, hauld
+    """KIND is its transport, "tcp" or "rdma"; HAULD is there if it is ours."""
+
+    def __init__(self, kind, address, subsystem, hauld=None):
+        self.kind, self.address, self.subsystem, self.hauld = kind, address, subsystem, hauld
+
+    @property
+    def host(self):
+        """The module with this transport's Queue and Admin."""
+        import nvmerdma
+        return nvmerdma if self.kind == "rdma" else nvmetcp
 
     def tcp(self, **kw):
         return nvmetcp.Tcp(self.address, **kw)
 
+    def queue(self, **kw):
+        """A connection of the transport, before Connect."""
+        return self.host.Queue(self.address, **kw)
+
     def admin(self, subnqn=None, **kw):
-        return nvmetcp.Admin(self.address, subnqn or self.subsystem, **kw)
+        return self.host.Admin(self.address, subnqn or self.subsystem, obey=self.hauld is None, **kw)
+
+    def lacks(self, what):
+        """Something that a target need not have. Ours has all of it."""
+        assert self.hauld is None, what
+        pytest.skip(what)
 
     def still_serves(self):
         """Another host connects and reads: nothing that a test did hurt the target."""
@@ -224,29 +241,39 @@ class Target:
             assert cqe.status == 0 and len(data) == 512
 
 
+# Of RDMA two kinds of device: one that can all, and one that has few SGEs and no inline data (PITFALLS B099).
+RDMA_DEVICES = {"io_uring": "rdma", "epoll": "rdma-one_sge-no_inline"}
+RDMA_FAULTS = {"rdma": "", "rdma-one_sge-no_inline": "max_sge=1,max_inline=0"}
+
+
 def pytest_generate_tests(metafunc):
-    if "target" in metafunc.fixturenames:
-        external = metafunc.config.getoption("--target")
-        engines = ["external"] if external else metafunc.config.getoption("--engines").split(",")
-        metafunc.parametrize("target", engines, indirect=True, scope="session")
+    if "target" not in metafunc.fixturenames or metafunc.config.getoption("--target"):
+        return
+    engines = metafunc.config.getoption("--engines").split(",")
+    if conformance.transport(metafunc.definition) == "rdma":
+        engines = [f"{engine}-{RDMA_DEVICES[engine]}" for engine in engines]
+    metafunc.parametrize("target", engines, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
 def target(request, tmp_path_factory):
-    if request.param == "external":
-        yield Target(*split_target(request.config.getoption("--target")))
+    if request.config.getoption("--target"):
+        yield Target(*conformance.split_target(request.config.getoption("--target")))
         return
     directory = tmp_path_factory.mktemp("wire")
-    hauld = Hauld(directory, "--config", str(config(directory)), engine=request.param)
-    yield Target(hauld.address, MAIN, hauld)
+    engine, _, device = request.param.partition("-")
+    path, kind, env = config(directory), "rdma" if device else "tcp", None
+    if device:
+        path.write_text(path.read_text().replace("tcp://", "rdma://"))
+        env = {**rdma_environment(), "SOFTRDMA_FAULT": RDMA_FAULTS[device]}
+    hauld = Hauld(directory, "--config", str(path), engine=engine, env=env)
+    yield Target(kind, hauld.address, MAIN, hauld)
     hauld.end()
 
 
 @pytest.fixture
 def own(target):
     """For what only our own target can be asked (several subsystems, files to look into)."""
-    if target.hauld is None:
-        pytest.skip("needs a hauld of our own")
     return target
 
 

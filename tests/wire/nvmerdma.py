@@ -6,6 +6,7 @@ import subprocess
 import time
 
 import conftest
+import fabric
 import nvme
 
 SGL_KEYED = 0x40
@@ -25,7 +26,11 @@ def private(*, recfmt=0, qid=0, hrqsize=32, hsqsize=31, cntlid=0, cut=None):
     return data if cut is None else data[:cut]
 
 
-class Ended(Exception):
+# The variables that rdma_raw runs with: tests/softrdma, unless it is another's target (conftest.pytest_configure).
+environment = conftest.rdma_environment()
+
+
+class Ended(fabric.Gone):
     """The connection is gone."""
 
 
@@ -33,7 +38,7 @@ class Rdma:
     def __init__(self, address, *, data=None, depth=0, source="-", receives=128, **kw):
         self.raw = subprocess.Popen([str(conftest.BUILD / "tests" / "wire" / "rdma_raw")],
                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                    env=conftest.rdma_environment())
+                                    env=environment)     # it ends when its input does
         data = private(**kw) if data is None else data
         self.qid = kw.get("qid", 0)
         answer = self.say(f"connect {address[0]} {address[1]} {data.hex() or '-'} {depth} "
@@ -79,8 +84,8 @@ class Rdma:
         if answer != "ok":
             raise Ended(answer)
 
-    def receive(self, timeout=5.0):
-        answer = self.say(f"receive {int(timeout * 1000)}").split(" ", 1)
+    def receive(self, timeout=None):
+        answer = self.say(f"receive {int((timeout or fabric.PATIENCE) * 1000)}").split(" ", 1)
         if answer[0] == "error":
             raise Ended(answer[1])
         assert answer[0] == "capsule", answer
@@ -103,18 +108,18 @@ class Rdma:
         assert cqe.cid == cid
         return cqe
 
-    def connect(self, *, subnqn, hostnqn="nqn.2014-08.org.nvmexpress:uuid:"
-                "11111111-2222-3333-4444-555555555555", cntlid=0xFFFF, hostid=bytes(range(1, 17)),
-                by_read=False, **kw):
-        data = nvme.connect_data(hostid=hostid, cntlid=cntlid, subnqn=subnqn, hostnqn=hostnqn)
-        cid = self.cid()
-        if by_read:
-            address, key = self.region(15, 1024, "read")
+    def connect(self, *, subnqn, hostnqn=fabric.HOSTNQN, cntlid=0xFFFF, hostid=fabric.HOSTID, data=None, qid=None,
+                inline=False, **kw):
+        """The data is read from the host, as that of hosts is: not each target has room for it in an admin capsule."""
+        if data is None:
+            data = nvme.connect_data(hostid=hostid, cntlid=cntlid, subnqn=subnqn, hostnqn=hostnqn)
+        cid, dptr = self.cid(), nvme.sgl(nvme.SGL_IN_CAPSULE, 0, len(data))
+        if not inline:
+            address, key = self.region(15, len(data), "read")
             self.fill(15, data)
-            dptr, inline = keyed(address, 1024, key), b""
-        else:
-            dptr, inline = nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 1024), data
-        self.send(nvme.connect_command(cid=cid, qid=self.qid, dptr=dptr, **kw) + inline)
+            dptr = keyed(address, len(data), key)
+        self.send(nvme.connect_command(cid=cid, qid=self.qid if qid is None else qid, dptr=dptr, **kw)
+                  + (data if inline else b""))
         return self.response(cid)
 
     def property(self, fctype, offset, value=0, size8=0):
@@ -151,6 +156,69 @@ class Pair:
     def __exit__(self, *_):
         self.io.kill()
         self.admin.kill()
+
+
+class Queue(fabric.Queue, Rdma):
+    """A queue on which data goes through regions of their own, one a command that is out.
+
+    For a read it comes filled with UNTOUCHED; what is left of that at the end was not written.
+    """
+    kind = "rdma"
+    NR_REGIONS = 8
+    UNTOUCHED = b"\xc5"
+
+    def __init__(self, address, *, qid=0, sqsize=31, **kw):
+        super().__init__(address, qid=qid, hsqsize=sqsize, hrqsize=sqsize + 1, **kw)
+        assert self.outcome == "established", (self.outcome, self.private)
+        self.reads, self.waiting, self.next_region = {}, {}, 0
+
+    def close(self):
+        self.kill()
+
+    def start(self, opcode, *, nsid=0, cdw=(), read=0, inline=None, fetched=None, length=None, flags=0x40):
+        cid, dptr, data = self.cid(), bytes(16), inline if inline is not None else fetched
+        count = (read if data is None else len(data)) if length is None else length
+        if inline is not None:
+            dptr = nvme.sgl(nvme.SGL_IN_CAPSULE, 0, count)
+        elif count:
+            self.next_region = (self.next_region + 1) % self.NR_REGIONS
+            address, key = self.region(self.next_region, max(count, len(data or b"")),
+                                       "both" if data is not None else "both,marked")
+            if data:
+                self.fill(self.next_region, data)
+            dptr = keyed(address, count, key)
+        self.reads[cid] = (self.next_region, read)
+        self.send(nvme.command(opcode, cid=cid, nsid=nsid, dptr=dptr, cdw=cdw, flags=flags) + (inline or b""))
+        return cid
+
+    def start_fabrics(self, fctype, body, **kw):
+        cid = self.cid()
+        self.send(nvme.fabrics(fctype, body, cid=cid, **kw))
+        return cid
+
+    def finish(self, cid):
+        while cid not in self.waiting:
+            cqe = self.receive()
+            self.waiting[cqe.cid] = cqe
+        cqe, (region, read) = self.waiting.pop(cid), self.reads.pop(cid, (0, 0))
+        data = self.dump(region, read) if read and not cqe.status else b""
+        bare = data.rstrip(self.UNTOUCHED)
+        return cqe, data if len(data) - len(bare) < 4 else bare
+
+    def expect_end(self, fes=None, *, within=2.0):
+        super().expect_end(within=within)
+
+
+class Admin(fabric.Admin, Queue):
+    """An admin queue with an enabled controller."""
+
+    def __init__(self, address, subnqn, *, kato=0, enable=True, hostnqn=None, hostid=fabric.HOSTID, obey=False, **kw):
+        super().__init__(address, **kw)
+        self.address, self.obey = address, obey
+        self.join(subnqn, kato=kato, enable=enable, hostnqn=hostnqn, hostid=hostid)
+
+    def new_queue(self, *, qid, sqsize, **kw):
+        return Queue(self.address, qid=qid, sqsize=sqsize, **kw)
 
 
 def still_serves(hauld, subnqn):

@@ -4,6 +4,7 @@ import socket
 import struct
 import time
 
+import fabric
 import nvme
 
 ICREQ, ICRESP, H2C_TERM, C2H_TERM, CMD, RSP, H2C_DATA, C2H_DATA, R2T = 0, 1, 2, 3, 4, 5, 6, 7, 9
@@ -11,6 +12,8 @@ ICREQ, ICRESP, H2C_TERM, C2H_TERM, CMD, RSP, H2C_DATA, C2H_DATA, R2T = 0, 1, 2, 
 # Fatal error status of termination requests (NVMe TCP 1.0c, figure 25).
 FES_INVALID_HEADER, FES_SEQUENCE, FES_HEADER_DIGEST, FES_DATA_RANGE, FES_R2T_LIMIT, \
     FES_UNSUPPORTED = 1, 2, 3, 4, 5, 6
+
+ADMIN_IN_CAPSULE = 8192     # bytes of data that each target takes with admin and fabrics commands (TCP 1.0c 3.3.2)
 
 F_HDGST, F_DDGST, F_LAST, F_SUCCESS = 1, 2, 4, 8
 
@@ -34,11 +37,11 @@ def crc32c(data):
     return struct.pack("<I", crc ^ 0xFFFFFFFF)
 
 
-class Closed(Exception):
+class Closed(fabric.Gone):
     """The target has closed the connection."""
 
 
-class Terminated(Exception):
+class Terminated(fabric.Gone):
     """The target has sent a termination request."""
 
     def __init__(self, fes, fei):
@@ -51,16 +54,17 @@ class Pdu:
         self.kind, self.flags, self.header, self.data = kind, flags, header, data
 
 
-class Tcp:
+class Tcp(fabric.Queue):
     """One TCP connection to a target. With hdgst/ddgst it asks for digests in ICReq.
 
     SOURCE is the address it comes from, RCVBUF what it lets lie unread.
     """
+    kind = "tcp"
 
-    def __init__(self, address, *, timeout=5.0, hdgst=False, ddgst=False, start=True, qid=0,
+    def __init__(self, address, *, timeout=None, hdgst=False, ddgst=False, start=True, qid=0,
                  source=None, rcvbuf=None):
         self.sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
-        self.sock.settimeout(timeout)
+        self.sock.settimeout(timeout or fabric.PATIENCE)
         if rcvbuf:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
         if source:
@@ -71,14 +75,9 @@ class Tcp:
         self.next_cid = 0
         self.qid = qid
         self.waiting = {}   # responses read while waiting for another one
+        self.writes = {}    # data of commands that are out, for their R2Ts
         if start:
             self.icreq(hdgst=hdgst, ddgst=ddgst)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def close(self):
         self.sock.close()
@@ -158,15 +157,28 @@ class Tcp:
         return answer
 
     # --- commands ---
-    def cid(self):
-        self.next_cid = (self.next_cid + 1) & 0x7FFF
-        return self.next_cid
-
     def capsule(self, sqe, data=b"", **kw):
         return self.pdu(CMD, sqe, data, **kw)
 
-    def finish(self, cid, *, write=b"", collect=None):
-        """Reads PDUs until the response for CID; answers R2Ts with WRITE; returns (Cqe, data)."""
+    def start(self, opcode, *, nsid=0, cdw=(), read=0, inline=None, fetched=None, length=None, flags=0x40):
+        """Sends a command as command() has it; its identifier."""
+        cid = self.cid()
+        data = inline if inline is not None else fetched
+        count = (read if data is None else len(data)) if length is None else length
+        kind = nvme.SGL_TRANSPORT if inline is None else nvme.SGL_IN_CAPSULE
+        sqe = nvme.command(opcode, cid=cid, nsid=nsid, dptr=nvme.sgl(kind, 0, count), cdw=cdw, flags=flags)
+        self.writes[cid] = fetched or b""
+        self.send(self.capsule(sqe, inline or b""))
+        return cid
+
+    def start_fabrics(self, fctype, body, **kw):
+        cid = self.cid()
+        self.send(self.capsule(nvme.fabrics(fctype, body, cid=cid, **kw)))
+        return cid
+
+    def finish(self, cid, *, write=None, collect=None):
+        """Reads PDUs until the response for CID; answers R2Ts (with WRITE, or what start() was given); (Cqe, data)."""
+        write = self.writes.pop(cid, b"") if write is None else write
         got = bytearray() if collect is None else collect
         if cid in self.waiting:
             return self.waiting.pop(cid), bytes(got)
@@ -205,24 +217,9 @@ class Tcp:
         body = struct.pack("<HHII4x", cccid, ttag, offset, len(data) if length is None else length)
         return self.pdu(H2C_DATA, body, data, flags=F_LAST if last else 0, **kw)
 
-    def command(self, opcode, *, nsid=0, cdw=(), write=None, read=0, inline=None, length=None,
-                flags=0x40):
-        """Runs a command to its end. WRITE goes by R2T, INLINE in the capsule, READ bytes come back."""
-        cid = self.cid()
-        if inline is not None:
-            dptr = nvme.sgl(nvme.SGL_IN_CAPSULE, 0, len(inline) if length is None else length)
-        else:
-            count = len(write) if write is not None else read
-            count = count if length is None else length
-            dptr = nvme.sgl(nvme.SGL_TRANSPORT, 0, count)
-        sqe = nvme.command(opcode, cid=cid, nsid=nsid, dptr=dptr, cdw=cdw, flags=flags)
-        self.send(self.capsule(sqe, inline or b""))
-        return self.finish(cid, write=write or b"")
-
     # --- fabrics ---
-    def connect(self, *, subnqn, hostnqn="nqn.2014-08.org.nvmexpress:uuid:"
-                "11111111-2222-3333-4444-555555555555", by_r2t=False, data=None, qid=None,
-                hostid=bytes(range(1, 17)), cntlid=0xFFFF, **kw):
+    def connect(self, *, subnqn, hostnqn=fabric.HOSTNQN, by_r2t=False, data=None, qid=None,
+                hostid=fabric.HOSTID, cntlid=0xFFFF, **kw):
         cid = self.cid()
         qid = self.qid if qid is None else qid
         if data is None:
@@ -232,25 +229,6 @@ class Tcp:
         self.send(self.capsule(sqe, b"" if by_r2t else data))
         cqe, _ = self.finish(cid, write=data)
         return cqe
-
-    def property_get(self, offset, size=8):
-        cid = self.cid()
-        self.send(self.capsule(nvme.fabrics(
-            nvme.PROPERTY_GET, struct.pack("<B3xI", 1 if size == 8 else 0, offset), cid=cid)))
-        cqe, _ = self.finish(cid)
-        return cqe, cqe.dw0 | cqe.dw1 << 32
-
-    def property_set(self, offset, value, size=4):
-        cid = self.cid()
-        self.send(self.capsule(nvme.fabrics(
-            nvme.PROPERTY_SET, struct.pack("<B3xIQ", 1 if size == 8 else 0, offset, value),
-            cid=cid)))
-        return self.finish(cid)[0]
-
-    def disconnect(self):
-        cid = self.cid()
-        self.send(self.capsule(nvme.fabrics(nvme.DISCONNECT, struct.pack("<H", 0), cid=cid)))
-        return self.finish(cid)[0]
 
     # --- ends ---
     def expect_end(self, fes=None, *, within=2.0):
@@ -275,49 +253,20 @@ class Tcp:
         raise AssertionError("the connection is still open")
 
 
-class Admin(Tcp):
+class Admin(fabric.Admin, Tcp):
     """An admin queue with an enabled controller."""
 
-    def __init__(self, address, subnqn, *, kato=0, enable=True, hostnqn=None,
-                 hostid=bytes(range(1, 17)), **kw):
+    def __init__(self, address, subnqn, *, kato=0, enable=True, hostnqn=None, hostid=fabric.HOSTID, obey=False, **kw):
         super().__init__(address, **kw)
-        self.address, self.subnqn, self.source = address, subnqn, kw.get("source")
-        self.hostnqn = hostnqn or "nqn.2014-08.org.nvmexpress:uuid:" \
-            "11111111-2222-3333-4444-555555555555"
-        self.hostid = hostid
-        cqe = self.connect(subnqn=subnqn, hostnqn=self.hostnqn, hostid=hostid, kato=kato)
-        assert cqe.status == 0, cqe
-        self.cntlid = cqe.dw0 & 0xFFFF
-        if enable:
-            self.enable()
+        self.address, self.source, self.obey = address, kw.get("source"), obey
+        self.join(subnqn, kato=kato, enable=enable, hostnqn=hostnqn, hostid=hostid)
+        if obey:
+            self.in_capsule = ADMIN_IN_CAPSULE
 
-    def enable(self):
-        assert self.property_set(nvme.CC, 0x00460001).status == 0
-        deadline = time.monotonic() + 5
-        while not self.property_get(nvme.CSTS, 4)[1] & 1:
-            assert time.monotonic() < deadline, "controller never became ready"
+    def new_queue(self, *, qid, sqsize, **kw):
+        return Tcp(self.address, qid=qid, source=self.source, **kw)
 
-    def identify(self, cns, *, nsid=0, cntid=0, csi=0):
-        return self.command(nvme.IDENTIFY, nsid=nsid, cdw=(cns | cntid << 16, csi << 24), read=4096)
 
-    def get_log(self, lid, length, *, offset=0, nsid=0xFFFFFFFF, rae=0, numd=None):
-        numd = length // 4 - 1 if numd is None else numd
-        return self.command(nvme.GET_LOG, nsid=nsid, read=length, cdw=(
-            lid | rae << 15 | (numd & 0xFFFF) << 16, numd >> 16, offset & 0xFFFFFFFF, offset >> 32))
-
-    def set_feature(self, fid, value=0, *, save=0, data=None):
-        return self.command(nvme.SET_FEATURES, cdw=(fid | save << 31, value), write=data)[0]
-
-    def get_feature(self, fid, *, sel=0, read=0):
-        return self.command(nvme.GET_FEATURES, cdw=(fid | sel << 8,), read=read)
-
-    def io_queue(self, qid=1, *, sqsize=31, expect=0, **kw):
-        """Connects I/O queue QID to this controller on a connection of its own."""
-        queue = Tcp(self.address, qid=qid, hdgst=kw.pop("hdgst", False),
-                    ddgst=kw.pop("ddgst", False), source=self.source,
-                    rcvbuf=kw.pop("rcvbuf", None))
-        cqe = queue.connect(subnqn=self.subnqn, hostnqn=kw.pop("hostnqn", self.hostnqn),
-                            hostid=kw.pop("hostid", self.hostid),
-                            cntlid=kw.pop("cntlid", self.cntlid), sqsize=sqsize, **kw)
-        assert cqe.status == expect, cqe
-        return queue
+def Queue(address, *, qid=0, sqsize=31):
+    """As nvmerdma.Queue: TCP has no use for the size before Connect."""
+    return Tcp(address, qid=qid)

@@ -6,8 +6,9 @@
  *	connect ADDRESS PORT PRIVATE-HEX [INITIATOR-DEPTH [SOURCE|- [RECEIVES]]]
  *	                                                    established HEX | rejected HEX |
  *	                                                    failed EVENT
- *	region N BYTES none|read|write|both                 region ADDRESS KEY (an earlier one of
- *	                                                    that number goes)
+ *	region N BYTES none|read|write|both[,marked]        region ADDRESS KEY (an earlier one of
+ *	                                                    that number goes; marked: full of C5h,
+ *	                                                    otherwise of zeros)
  *	fill N OFFSET HEX                                   ok
  *	dump N OFFSET BYTES                                 data HEX
  *	forget N                                            ok (the region is deregistered)
@@ -40,6 +41,7 @@ enum {
 	NR_SENDS = 64,
 	CAPSULE_BYTES = 64 + 8192,
 	CID_OFFSET = 2,	    /* in the command */
+	UNTOUCHED = 0xC5,   /* what a marked region is full of */
 	MAX_LINE = 1 << 22, /* a MiB as hexadecimal text, and some */
 	STEP_MS = 5000,	    /* for each step of a connect */
 	SHORTEST_US = 20,   /* between two looks, and then more and more */
@@ -259,6 +261,7 @@ static void raw_make_region(struct raw *raw, char *arguments)
 		ibv_dereg_mr(region->mr);
 	free(region->bytes);
 	region->bytes = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+	memset(region->bytes, strstr(arguments, "marked") ? UNTOUCHED : 0, bytes);
 	region->mr = ibv_reg_mr(raw->id->pd, region->bytes, bytes, access);
 	printf("region %lu %u\n", (unsigned long)(uintptr_t)region->bytes,
 		region->mr ? region->mr->rkey : 0);

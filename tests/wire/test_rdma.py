@@ -14,36 +14,21 @@ import pytest
 from nvmerdma import Rdma, keyed, private
 
 NQN = "nqn.2026-11.io.haul:rdma"
-SIZE = 16 << 20
 
-
-# Two engines on two kinds of device: one that can all, and one that has few SGEs and no inline data (PITFALLS B099).
-@pytest.fixture(scope="module", params=[("io_uring", ""), ("epoll", "max_sge=1,max_inline=0")],
-                ids=["io_uring", "epoll-one_sge-no_inline"])
-def hauld(request, tmp_path_factory):
-    engine, fault = request.param
-    daemon = conftest.Hauld(tmp_path_factory.mktemp("rdma"), "--listen", "rdma://127.0.0.1:0",
-                            "--export", f"ram:{SIZE >> 20}M,nqn={NQN}", engine=engine,
-                            env={**conftest.rdma_environment(), "SOFTRDMA_FAULT": fault})
-    yield daemon
-    assert daemon.alive(), daemon.log_path.read_text()
-    assert daemon.stop() == 0, daemon.log_path.read_text()
+pytestmark = pytest.mark.transport("rdma")
 
 
 @pytest.fixture
-def pair(hauld):
-    with nvmerdma.Pair(hauld.address, NQN) as both:
+def pair(target):
+    with nvmerdma.Pair(target.address, target.subsystem) as both:
         yield both
-
-
-def still_serves(hauld):
-    nvmerdma.still_serves(hauld, NQN)
 
 
 # --- private data (RDMA 1.0 3.3.1) ------------------------------------------------------------
 
-def test_accept_carries_the_queue_size(hauld):
-    with Rdma(hauld.address) as rdma:
+def test_accept_carries_the_queue_size(target):
+    """RDMA 1.0 3.2: RECFMT 0 and CRQSIZE in the private data of the acceptance."""
+    with Rdma(target.address) as rdma:
         assert rdma.outcome == "established"
         recfmt, crqsize = struct.unpack_from("<HH", rdma.private)
         assert recfmt == 0 and crqsize >= 31
@@ -53,94 +38,91 @@ def test_accept_carries_the_queue_size(hauld):
     (private(recfmt=1), nvmerdma.REJECT_RECFMT),
     (private(recfmt=0xFFFF), nvmerdma.REJECT_RECFMT),
     (private(qid=0xFFFF), nvmerdma.REJECT_QID),
-    (private(qid=129), nvmerdma.REJECT_QID),
     (private(qid=1, hsqsize=0), nvmerdma.REJECT_HSQSIZE),
     (private(qid=1, hsqsize=0xFFFF), nvmerdma.REJECT_HSQSIZE),
     (private(qid=1, hrqsize=0), nvmerdma.REJECT_HRQSIZE),
-], ids=["recfmt 1", "recfmt FFFFh", "qid", "qid 129", "hsqsize 0", "hsqsize FFFFh", "hrqsize 0"])
-def test_bad_private_data_is_rejected_with_its_reason(hauld, data, status):
-    with Rdma(hauld.address, data=data) as rdma:
+], ids=["recfmt 1", "recfmt FFFFh", "qid", "hsqsize 0", "hsqsize FFFFh", "hrqsize 0"])
+def test_bad_private_data_is_rejected_with_its_reason(target, data, status):
+    """RDMA 1.0 3.2: a rejection's private data say why."""
+    with Rdma(target.address, data=data) as rdma:
         assert rdma.reject == (0, status)
-    still_serves(hauld)
+    target.still_serves()
+
+
+def test_a_queue_id_beyond_the_most_that_there_can_be_is_rejected(own):
+    with Rdma(own.address, data=private(qid=129)) as rdma:
+        assert rdma.reject == (0, nvmerdma.REJECT_QID)
 
 
 @pytest.mark.parametrize("cut, status", [
-    (0, nvmerdma.REJECT_HSQSIZE), (4, nvmerdma.REJECT_HSQSIZE), (6, nvmerdma.REJECT_HSQSIZE)])
-def test_short_private_data_is_rejected(hauld, cut, status):
-    """RoCE pads the data with zeros, so that what is missing reads as 0."""
-    with Rdma(hauld.address, data=private(cut=cut)) as rdma:
+    (0, nvmerdma.REJECT_HSQSIZE), (4, nvmerdma.REJECT_HSQSIZE), (6, nvmerdma.REJECT_HSQSIZE)], ids=["0", "4", "6"])
+def test_short_private_data_is_rejected(target, cut, status):
+    """RDMA 1.0 3.2: RoCE pads the data with zeros, so that what is missing reads as 0."""
+    with Rdma(target.address, data=private(cut=cut)) as rdma:
         assert rdma.reject == (0, status)
-    still_serves(hauld)
+    target.still_serves()
 
 
-def test_what_follows_the_private_data_is_the_cms_padding(hauld):
-    with Rdma(hauld.address, data=private() + b"\xff" * 24) as rdma:
+def test_what_follows_the_private_data_is_the_cms_padding(target):
+    """RDMA 1.0 3.2: 32 bytes count, whatever the connection manager adds."""
+    with Rdma(target.address, data=private() + b"\xff" * 24) as rdma:
         assert rdma.outcome == "established"
 
 
-def test_an_initiator_depth_is_tolerated(hauld):
-    with Rdma(hauld.address, depth=16) as rdma:
+def test_an_initiator_depth_is_tolerated(target):
+    """RDMA 1.0 3.2: hosts need no RDMA READs of their own, but may offer them."""
+    with Rdma(target.address, depth=16) as rdma:
         assert rdma.outcome == "established"
 
 
-def test_sqsize_must_be_that_of_the_private_data(hauld):
-    with Rdma(hauld.address) as rdma:
-        cqe = rdma.connect(subnqn=NQN, sqsize=15)
+def test_sqsize_must_be_that_of_the_private_data(target):
+    """RDMA 1.0 3.2: HSQSIZE is the SQSIZE of Connect, which says where it is wrong (Base 2.0 6.3)."""
+    with Rdma(target.address) as rdma:
+        cqe = rdma.connect(subnqn=target.subsystem, sqsize=15)
         assert cqe.status == nvme.CONNECT_INVALID and cqe.dw0 & 0xFFFF == 44
 
 
-def test_qid_must_be_that_of_the_private_data(hauld):
-    with Rdma(hauld.address, qid=0) as admin:
+def test_qid_must_be_that_of_the_private_data(target):
+    """RDMA 1.0 3.2: QID is that of Connect."""
+    with Rdma(target.address, qid=0) as admin:
         admin.qid = 1
-        assert admin.connect(subnqn=NQN, sqsize=31).status == nvme.CONNECT_INVALID
+        assert admin.connect(subnqn=target.subsystem, sqsize=31).status == nvme.CONNECT_INVALID
 
 
-def test_connect_data_may_be_read_from_the_host(hauld):
-    with Rdma(hauld.address) as rdma:
-        assert rdma.connect(subnqn=NQN, sqsize=31, by_read=True).status == 0
+def test_connect_data_is_read_from_the_host(target):
+    """RDMA 1.0 2.2: by the key of its descriptor."""
+    with Rdma(target.address) as rdma:
+        assert rdma.connect(subnqn=target.subsystem, sqsize=31).status == 0
+
+
+def test_connect_data_may_come_in_the_capsule(own):
+    with Rdma(own.address) as rdma:
+        assert rdma.connect(subnqn=own.subsystem, sqsize=31, inline=True).status == 0
 
 
 # --- identify -----------------------------------------------------------------------------------
 
-def test_connect_gives_a_controller_id_that_identify_repeats(hauld):
-    """Base 2.0 5.17.2.1. Two hosts, three associations each, all at once."""
-    hosts = ["nqn.2014-08.org.nvmexpress:uuid:aaaaaaaa-0000-0000-0000-00000000000" + n for n in "12"]
-    admins, seen = [], set()
-    try:
-        for host in hosts * 3:
-            admins.append(Rdma(hauld.address))
-            cqe = admins[-1].connect(subnqn=NQN, hostnqn=host, sqsize=31)
-            assert cqe.status == 0
-            admins[-1].cntlid = cqe.dw0 & 0xFFFF
-            seen.add(admins[-1].cntlid)
-        for admin in admins:
-            admin.enable()
-            address, key = admin.region(0, 4096)
-            assert admin.command(nvme.IDENTIFY, dptr=keyed(address, 4096, key), cdw=(1,)).status == 0
-            assert struct.unpack_from("<H", admin.dump(0, 4096), 78)[0] == admin.cntlid
-    finally:
-        for admin in admins:
-            admin.kill()
-    assert len(seen) == len(admins)
+def test_identify_says_what_rdma_hosts_insist_on(target):
+    """Base 2.0 figure 275: keyed SGLs; ICDOFF 0."""
+    with target.admin() as admin:
+        data = admin.identify(1)[1]
+        assert struct.unpack_from("<I", data, 536)[0] & 1 << 2, "keyed SGLs"
+        assert struct.unpack_from("<H", data, 1800)[0] == 0, "ICDOFF"
+        assert data[1803] >= 1, "MSDBD"
 
 
-def test_identify_says_what_rdma_hosts_insist_on(pair):
-    address, key = pair.admin.region(0, 4096)
-    cqe = pair.admin.command(nvme.IDENTIFY, dptr=keyed(address, 4096, key), cdw=(1,))
-    assert cqe.status == 0
-    data = pair.admin.dump(0, 4096)
-    sgls = struct.unpack_from("<I", data, 536)[0]
-    assert sgls & 1 << 2, "keyed SGLs"
-    assert sgls & 1 << 20, "in-capsule offset"
-    assert struct.unpack_from("<I", data, 1792)[0] == (64 + 4096) // 16, "4 KiB in the capsule"
-    assert struct.unpack_from("<H", data, 1800)[0] == 0, "ICDOFF"
-    assert data[1803] == 16, "MSDBD"
+def test_identify_offers_what_ours_has(own):
+    with own.admin() as admin:
+        assert admin.limits.offset_in_capsule and admin.limits.in_capsule == 4096
+        assert admin.limits.msdbd == 16
 
 
 # --- data -----------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("size", [512, 4096, 4608, 65536, 131072, 1 << 20])
+@pytest.mark.parametrize("size", [512, 4096, 4608, 65536, 131072, 1 << 20],
+                         ids=["512", "4096", "4608", "64 KiB", "128 KiB", "1 MiB"])
 def test_data_moves_by_read_and_write(pair, size):
+    """RDMA 1.0 2.2: the target reads and writes the host's memory by its key."""
     address, key = pair.io.region(0, size)
     back, back_key = pair.io.region(1, size, "write")
     data = os.urandom(size)
@@ -151,8 +133,22 @@ def test_data_moves_by_read_and_write(pair, size):
     assert pair.io.dump(1, size) == data
 
 
+def need_in_capsule(target, size):
+    with target.admin() as admin:
+        if not admin.limits.offset_in_capsule or admin.limits.in_capsule < size:
+            target.lacks("IOCCSZ or SGLS have no such data in the capsule")
+
+
+def need_descriptors(target, count):
+    with target.admin() as admin:
+        if admin.limits.msdbd < count:
+            target.lacks(f"MSDBD is {admin.limits.msdbd}")
+
+
 @pytest.mark.parametrize("size", [512, 2048, 4096])
-def test_in_capsule_write(pair, size):
+def test_in_capsule_write(target, pair, size):
+    """RDMA 1.0 2.2: in the capsule, up to IOCCSZ."""
+    need_in_capsule(target, size)
     back, key = pair.io.region(1, size, "write")
     data = os.urandom(size)
     cdw = nvme.rw_cdw(7, size // 512)
@@ -168,9 +164,11 @@ def descriptors(pieces, capsule_offset=0):
     return nvme.sgl(nvmerdma.SGL_LAST_SEGMENT, capsule_offset, len(body)), body
 
 
-@pytest.mark.parametrize("lengths", [[512], [512] * 16, [1, 511, 4096, 3584], [4096, 0, 4096]])
-def test_several_keyed_descriptors(pair, lengths):
+@pytest.mark.parametrize("lengths", [[512], [512] * 16, [1, 511, 4096, 3584], [4096, 0, 4096]],
+                         ids=["one", "16", "odd", "an empty one"])
+def test_several_keyed_descriptors(target, pair, lengths):
     """RDMA 1.0 2.2: up to MSDBD descriptors, of any length and alignment."""
+    need_descriptors(target, len(lengths) if len(lengths) > 1 else 2)
     total = sum(lengths)
     address, key = pair.io.region(0, total + 4096)
     data = os.urandom(total)
@@ -191,6 +189,7 @@ def test_several_keyed_descriptors(pair, lengths):
     "17 descriptors", "not a multiple of 16", "offset beyond the capsule", "empty list",
     "other type in the list", "nested segment"])
 def test_bad_descriptor_lists_are_refused(pair, what):
+    """Base 2.0 4.1.2: a list that cannot be is the command's error, not the connection's."""
     address, key = pair.io.region(0, 65536)
     good = [(address, 512, key)] * 8
     dptr, body = descriptors(good)
@@ -213,25 +212,29 @@ def test_bad_descriptor_lists_are_refused(pair, what):
 
 
 @pytest.mark.parametrize("offset, length, sent", [
-    (0, 4096, 512), (1 << 40, 512, 512), (512, 512, 512), (0xFFFFFFFFFFFFFE00, 1024, 1024)])
+    (0, 4096, 512), (1 << 40, 512, 512), (512, 512, 512), (0xFFFFFFFFFFFFFE00, 1024, 1024)],
+    ids=["longer", "far off", "behind", "before"])
 def test_in_capsule_data_must_be_in_the_capsule(pair, offset, length, sent):
+    """Base 2.0 4.1.2: offset and length are within the capsule."""
     cqe = pair.io.command(nvme.WRITE, nsid=1, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, offset, length),
                           cdw=nvme.rw_cdw(0, length // 512), inline=bytes(sent))
     assert cqe.status != 0
     assert pair.io.command(nvme.FLUSH, nsid=1).status == 0
 
 
-def test_a_capsule_shorter_than_a_command_ends_the_connection(hauld, pair):
+def test_a_capsule_shorter_than_a_command_ends_the_connection(target, pair):
+    """RDMA 1.0 2.2: a command capsule has 64 bytes at least."""
     pair.io.send(bytes(40))
     pair.io.expect_end()
-    still_serves(hauld)
+    target.still_serves()
 
 
 @pytest.mark.parametrize("wrong", ["key", "before", "behind", "gone", "not writable"])
 @pytest.mark.parametrize("opcode", [nvme.READ, nvme.WRITE, nvme.IDENTIFY],
                          ids=["read", "write", "identify"])
-def test_a_wrong_key_ends_only_its_own_connection(hauld, opcode, wrong):
-    with nvmerdma.Pair(hauld.address, NQN) as guilty, nvmerdma.Pair(hauld.address, NQN) as other:
+def test_a_wrong_key_ends_only_its_own_connection(target, opcode, wrong):
+    """RDMA 1.0 2.2: an access that the host's device refuses breaks that queue pair and no other."""
+    with nvmerdma.Pair(target.address, target.subsystem) as guilty, nvmerdma.Pair(target.address, target.subsystem) as other:
         io = guilty.admin if opcode == nvme.IDENTIFY else guilty.io
         address, key = io.region(0, 8192, "none" if wrong == "not writable" else "both")
         if wrong == "key":
@@ -248,7 +251,7 @@ def test_a_wrong_key_ends_only_its_own_connection(hauld, opcode, wrong):
         where, good = other.io.region(0, 4096)
         assert other.io.command(nvme.READ, nsid=1, dptr=keyed(where, 4096, good),
                                 cdw=nvme.rw_cdw(0, 8)).status == 0
-    still_serves(hauld)
+    target.still_serves()
 
 
 @pytest.mark.parametrize("opcode", [nvme.READ, nvme.WRITE], ids=["read", "write"])
@@ -272,18 +275,20 @@ def test_commands_with_a_wrong_key_keep_no_buffer(tmp_path, opcode):
         assert hauld.stop() == 0, hauld.log_path.read_text()
 
 
-def test_more_commands_than_the_queue_holds_ends_only_that_association(hauld):
-    with nvmerdma.Pair(hauld.address, NQN, depth=4) as both:
+def test_more_commands_than_the_queue_holds_ends_only_that_association(target):
+    """Base 2.0 3.3.2.7: hosts keep to the size of their queue; who does not loses the connection, and others keep theirs."""
+    with nvmerdma.Pair(target.address, target.subsystem, depth=4) as both:
         address, key = both.io.region(0, 1 << 20)
         capsule = nvme.command(nvme.READ, nsid=1, dptr=keyed(address, 1 << 20, key),
                                cdw=nvme.rw_cdw(0, 2048))
         assert both.io.say(f"burst 64 {capsule.hex()}") == "ok"
         both.io.expect_end()
-    still_serves(hauld)
+    target.still_serves()
 
 
-def test_many_commands_at_once_are_all_answered(hauld):
-    with nvmerdma.Pair(hauld.address, NQN, depth=64) as both:
+def test_many_commands_at_once_are_all_answered(target):
+    """Base 2.0 3.3.2.7: as many commands as the queue holds are out at a time."""
+    with nvmerdma.Pair(target.address, target.subsystem, depth=64) as both:
         address, key = both.io.region(0, 64 * 4096)
         for cid in range(60):
             both.io.send(nvme.command(nvme.READ, cid=cid, nsid=1,
@@ -294,10 +299,11 @@ def test_many_commands_at_once_are_all_answered(hauld):
 
 # --- ends -----------------------------------------------------------------------------------------
 
-def test_hosts_may_vanish_at_any_moment(hauld):
+def test_hosts_may_vanish_at_any_moment(target):
+    """Base 2.0 3.3.2.4: hosts may go at any moment, and others are served."""
     chance = random.Random(5)
     for _ in range(12):
-        both = nvmerdma.Pair(hauld.address, NQN, depth=64)
+        both = nvmerdma.Pair(target.address, target.subsystem, depth=64)
         address, key = both.io.region(0, 1 << 20)
         for cid in range(chance.randrange(40)):
             opcode = chance.choice((nvme.READ, nvme.WRITE))
@@ -307,14 +313,14 @@ def test_hosts_may_vanish_at_any_moment(hauld):
         chance.choice((both.io, both.admin)).kill()
         both.io.kill()
         both.admin.kill()
-    still_serves(hauld)
+    target.still_serves()
 
 
-def test_a_host_that_asks_and_vanishes_leaves_nothing(hauld):
-    """Killed at 0 to 10 ms after the connection request."""
+def test_a_host_that_asks_and_vanishes_leaves_nothing(target):
+    """RDMA 1.0 3.2: killed at 0 to 10 ms after the connection request; others are served."""
     for delay in range(10):
         rdma = Rdma.__new__(Rdma)
-        thread = threading.Thread(target=Rdma.__init__, args=(rdma, hauld.address), daemon=True)
+        thread = threading.Thread(target=Rdma.__init__, args=(rdma, target.address), daemon=True)
         thread.start()
         while not hasattr(rdma, "raw"):
             time.sleep(0.0005)
@@ -322,20 +328,22 @@ def test_a_host_that_asks_and_vanishes_leaves_nothing(hauld):
         rdma.raw.kill()
         rdma.raw.wait()
         thread.join()
-    still_serves(hauld)
+    target.still_serves()
 
 
-def test_disconnect_by_the_host_is_answered(hauld, pair):
+def test_disconnect_by_the_host_is_answered(target, pair):
+    """RDMA 1.0 3.2: a queue ends with its connection, the association does not."""
     assert pair.io.say("disconnect") == "ok"
     pair.io.expect_end()
     assert pair.admin.property(nvme.PROPERTY_GET, nvme.CSTS).status == 0
-    still_serves(hauld)
+    target.still_serves()
 
 
-def test_the_io_queues_end_with_the_admin_queue(hauld, pair):
+def test_the_io_queues_end_with_the_admin_queue(target, pair):
+    """Base 2.0 3.3.2.4: all queues of an association end with the admin queue's connection."""
     pair.admin.kill()
     pair.io.expect_end()
-    still_serves(hauld)
+    target.still_serves()
 
 
 @pytest.mark.parametrize("delay_ms", range(0, 40, 5))

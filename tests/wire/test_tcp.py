@@ -8,7 +8,10 @@ import time
 import nvme
 import nvmetcp
 import pytest
+from fabric import Gone
 from nvmetcp import FES_DATA_RANGE, FES_HEADER_DIGEST, FES_INVALID_HEADER, FES_SEQUENCE
+
+pytestmark = pytest.mark.transport("tcp")
 
 
 def write_command(queue, length, *, cid=1, slba=0):
@@ -34,13 +37,15 @@ def test_icresp_offers_legal_limits(target):
 @pytest.mark.parametrize("hdgst", [False, True])
 @pytest.mark.parametrize("ddgst", [False, True])
 def test_digests_are_used_just_as_asked(target, hdgst, ddgst):
+    """TCP 1.0c 3.3.1: each of the two digests for itself."""
     with target.admin(hdgst=hdgst, ddgst=ddgst) as admin:
         assert admin.hdgst == hdgst and admin.ddgst == ddgst
         with admin.io_queue(hdgst=hdgst, ddgst=ddgst) as queue:
-            data = os.urandom(64 << 10)
-            cqe, _ = queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(8, 128), write=data)
-            assert cqe.status == 0
-            assert read_back(queue, 8, 128) == data
+            for size in (4096, 32768):
+                data = os.urandom(size)
+                cqe, _ = queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(8, size // 512), write=data)
+                assert cqe.status == 0
+                assert read_back(queue, 8, size // 512) == data
 
 
 @pytest.mark.parametrize("hpda", [0, 1, 15, 31])
@@ -57,8 +62,9 @@ def test_host_pdu_data_alignment_is_honoured(target, hpda):
         assert pdu.kind == nvmetcp.C2H_DATA and pdu.header[3] % ((hpda + 1) * 4) == 0
 
 
-@pytest.mark.parametrize("kw", [dict(pfv=1), dict(hpda=32), dict(hpda=255)])
+@pytest.mark.parametrize("kw", [dict(pfv=1), dict(hpda=32), dict(hpda=255)], ids=["PFV 1", "HPDA 32", "HPDA 255"])
 def test_icreq_with_illegal_values_is_refused(target, kw):
+    """TCP 1.0c 3.6.2.2: another PFV, or HPDA above 31, ends the connection."""
     with target.tcp(start=False) as tcp:
         tcp.icreq(raw_only=True, **kw)
         tcp.expect_end()
@@ -132,6 +138,7 @@ def test_the_termination_request_names_the_byte(target):
 
 
 def test_termination_request_of_the_host_ends_the_connection(target):
+    """TCP 1.0c 3.6.2.4: who gets a termination request closes."""
     with target.admin() as admin:
         queue = admin.io_queue()
         queue.send(queue.pdu(nvmetcp.H2C_TERM, struct.pack("<HI10x", 1, 0), bytes(24), pdo=0))
@@ -142,6 +149,7 @@ def test_termination_request_of_the_host_ends_the_connection(target):
 # --- pieces ---------------------------------------------------------------------------------------
 
 def test_pdus_may_arrive_byte_by_byte(target):
+    """TCP 1.0c 3.1: PDUs are not aligned to segments."""
     with target.admin() as admin, admin.io_queue() as queue:
         data = os.urandom(512)
         raw = queue.capsule(nvme.command(
@@ -155,6 +163,7 @@ def test_pdus_may_arrive_byte_by_byte(target):
 
 @pytest.mark.parametrize("hdgst, ddgst", [(False, False), (True, True)])
 def test_pdus_may_be_cut_anywhere(target, hdgst, ddgst):
+    """TCP 1.0c 3.1: PDUs are not aligned to segments."""
     with target.admin(hdgst=hdgst, ddgst=ddgst) as admin:
         with admin.io_queue(hdgst=hdgst, ddgst=ddgst) as queue:
             for cut in list(range(1, 100, 7)) + [590, 591, 592]:
@@ -169,7 +178,20 @@ def test_pdus_may_be_cut_anywhere(target, hdgst, ddgst):
                 assert read_back(queue, 6, 1) == data
 
 
+def test_connect_data_comes_in_the_capsule(target):
+    """TCP 1.0c 3.3.2: with fabrics commands each target takes 8 KiB in the capsule."""
+    with target.tcp() as tcp:
+        assert tcp.connect(subnqn=target.subsystem).status == 0
+
+
+def test_connect_data_comes_by_r2t(target):
+    """TCP 1.0c 3.3.2: in the capsule or not is the host's choice."""
+    with target.tcp() as tcp:
+        assert tcp.connect(subnqn=target.subsystem, by_r2t=True).status == 0
+
+
 def test_fifty_commands_in_one_segment_are_all_answered(target):
+    """TCP 1.0c 3.1: a segment may hold many PDUs."""
     with target.admin() as admin, admin.io_queue(sqsize=63) as queue:
         dptr = nvme.sgl(nvme.SGL_TRANSPORT, 0, 512)
         queue.send(b"".join(queue.capsule(nvme.command(
@@ -185,13 +207,14 @@ def test_fifty_commands_in_one_segment_are_all_answered(target):
 
 # --- data of writes ----------------------------------------------------------------------------
 
-@pytest.mark.parametrize("size", [512, 4096, 4608, 65536, 1 << 20])
-@pytest.mark.parametrize("piece", [512, 4096, 131072])
+@pytest.mark.parametrize("size", [512, 4096, 4608, 65536, 1 << 20], ids=["512", "4096", "4608", "64 KiB", "1 MiB"])
+@pytest.mark.parametrize("piece", [512, 4096, 131072], ids=["by 512", "by 4096", "by 128 KiB"])
 def test_write_data_may_come_in_many_pdus(target, size, piece):
+    """TCP 1.0c 3.6.2.8: H2CData up to MAXH2CDATA, as small as the host likes, also for what would have fitted into the capsule."""
     with target.admin() as admin, admin.io_queue() as queue:
         data = os.urandom(size)
         queue.maxh2cdata = min(queue.maxh2cdata, piece)
-        cqe, _ = queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(16, size // 512), write=data)
+        cqe, _ = queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(16, size // 512), fetched=data)
         assert cqe.status == 0
         assert read_back(queue, 16, size // 512) == data
 
@@ -207,7 +230,7 @@ def r2t_of(queue, length, cid=1):
     "cccid", "ttag", "offset", "beyond", "over maxh2cdata", "not dword", "too early last",
     "no last"])
 def test_h2cdata_outside_of_its_r2t_ends_the_connection(target, wrong):
-    """TCP 1.0c 3.6.2.5 to 3.6.2.7."""
+    """TCP 1.0c 3.6.2.8: each field of H2CData is that of its R2T; otherwise the connection ends."""
     with target.admin() as admin, admin.io_queue() as queue:
         before = read_back(queue, 0, 8)
         cccid, ttag, offset, length = r2t_of(queue, 4096)
@@ -232,6 +255,7 @@ def test_h2cdata_outside_of_its_r2t_ends_the_connection(target, wrong):
 
 
 def test_h2cdata_without_r2t_ends_the_connection(target):
+    """TCP 1.0c 3.6.2.8: H2CData answers an R2T."""
     with target.admin() as admin, admin.io_queue() as queue:
         queue.send(queue.h2c_data(1, 1, 0, bytes(512)))
         queue.expect_end()
@@ -252,6 +276,7 @@ def test_wrong_data_digest_fails_the_command_and_keeps_the_block(target):
 
 
 def test_wrong_data_digest_in_the_middle_of_a_write_fails_it(target):
+    """TCP 1.0c 3.5.4: a data digest error is the command's, not the connection's."""
     with target.admin(ddgst=True) as admin, admin.io_queue(ddgst=True) as queue:
         good = os.urandom(1536)
         assert queue.command(nvme.WRITE, nsid=1, cdw=nvme.rw_cdw(40, 3), write=good)[0].status == 0
@@ -268,6 +293,7 @@ def test_wrong_data_digest_in_the_middle_of_a_write_fails_it(target):
 
 
 def test_wrong_header_digest_is_fatal(target):
+    """TCP 1.0c 3.5.4: a header digest error is the connection's."""
     with target.admin(hdgst=True) as admin, admin.io_queue(hdgst=True) as queue:
         queue.send(queue.capsule(nvme.command(nvme.FLUSH, cid=1, nsid=1), bad_hdgst=True))
         queue.expect_end(FES_HEADER_DIGEST)
@@ -316,6 +342,7 @@ def test_in_capsule_write_up_to_ioccsz(target):
 
 
 def test_in_capsule_write_beyond_ioccsz_is_refused(target):
+    """Base 2.0 figure 275: IOCCSZ is the most; nothing of it is written, and other hosts are served."""
     with target.admin() as admin, admin.io_queue() as queue:
         before = read_back(queue, 128, 8)
         limit = struct.unpack_from("<I", admin.identify(1)[1], 1792)[0] * 16 - 64
@@ -325,7 +352,7 @@ def test_in_capsule_write_beyond_ioccsz_is_refused(target):
             cdw=nvme.rw_cdw(128, size // 512)), b"\x99" * size))
         try:
             assert queue.finish(3)[0].status != 0
-        except (nvmetcp.Terminated, nvmetcp.Closed, BrokenPipeError, ConnectionResetError):
+        except (Gone, BrokenPipeError, ConnectionResetError):
             pass
         with admin.io_queue(2) as other:
             assert read_back(other, 128, 8) == before
@@ -343,7 +370,7 @@ def test_admin_commands_may_bring_8_kib_in_their_capsule(target):
 
 
 def test_connect_may_bring_8_kib_in_its_capsule(target):
-    """Its data are the first 1024 bytes; whether the rest is tolerated is the target's choice."""
+    """TCP 1.0c 3.3.2: the data are the first 1024 bytes; whether the rest is tolerated is the target's choice."""
     with target.tcp() as tcp:
         data = nvme.connect_data(subnqn=target.subsystem, hostnqn="nqn.2026-11.io.haul:host").ljust(8192, b"\0")
         assert tcp.connect(subnqn="", data=data).status in (0, nvme.INVALID_FIELD, nvme.SGL_LENGTH_INVALID)
@@ -351,17 +378,19 @@ def test_connect_may_bring_8_kib_in_its_capsule(target):
         assert tcp.property_get(nvme.VS, 4)[0].status == 0
 
 
-@pytest.mark.parametrize("size", [8192 + 4, 16384, 1 << 20])
+@pytest.mark.parametrize("size", [8192 + 4, 16384, 1 << 20], ids=["8196", "16 KiB", "1 MiB"])
 def test_admin_commands_bring_no_more_than_8_kib_in_their_capsule(target, size):
+    """TCP 1.0c 3.3.2: 8 KiB is the most."""
     with target.admin() as admin:
         try:
             assert admin.command(nvme.SET_FEATURES, cdw=(0x0B, 0x100), inline=bytes(size))[0].status != 0
-        except (nvmetcp.Terminated, nvmetcp.Closed, BrokenPipeError, ConnectionResetError):
+        except (Gone, BrokenPipeError, ConnectionResetError):
             pass
     target.still_serves()
 
 
 def test_in_capsule_offset_beyond_the_data_is_refused(target):
+    """TCP 1.0c 3.3.2: the offset is in the capsule's data."""
     with target.admin() as admin, admin.io_queue() as queue:
         queue.send(queue.capsule(nvme.command(
             nvme.WRITE, cid=3, nsid=1, dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 1 << 40, 512),
@@ -371,6 +400,7 @@ def test_in_capsule_offset_beyond_the_data_is_refused(target):
 
 
 def test_refused_command_with_in_capsule_data_keeps_the_stream_in_step(target):
+    """TCP 1.0c 3.6.2.6: the data belong to the PDU, whatever becomes of the command."""
     with target.admin() as admin, admin.io_queue() as queue:
         for opcode in (0x7E, 0x0D, 0xC1, nvme.FLUSH):
             cqe, _ = queue.command(opcode, nsid=1, inline=b"\x55" * 2048)
@@ -383,6 +413,7 @@ def test_refused_command_with_in_capsule_data_keeps_the_stream_in_step(target):
 @pytest.mark.parametrize("how", ["fin", "rst", "half close"])
 @pytest.mark.parametrize("when", range(4))
 def test_connection_may_end_anywhere_in_a_mix(target, how, when):
+    """TCP 1.0c 3.1: hosts may go at any moment, and others are served."""
     import socket
     with target.admin() as admin:
         for _ in range(5):
