@@ -54,9 +54,12 @@ static int catalog_clone_ns(struct subsys *subsys, const struct ns *from)
 	if (!ns)
 		return -ENOMEM;
 	*ns = *from;
-	error = subsys_put_ns(subsys, ns);
+	ns->hosts = NULL;
+	error = from->hosts ? subsys_show_ns(subsys, ns, from->hosts) : 0;
+	if (!error)
+		error = subsys_put_ns(subsys, ns);
 	if (error)
-		free(ns);
+		ns_free(ns);
 	else
 		ns_place_get(ns->place);
 	return error;
@@ -71,8 +74,7 @@ static int catalog_clone_subsys(struct catalog *catalog, const struct subsys *fr
 		return error;
 	memcpy(subsys->serial, from->serial, sizeof(subsys->serial));
 	subsys->allow_any = from->allow_any;
-	for (uint32_t i = 0; !error && i < from->nr_hosts; i++)
-		error = subsys_allow_host(subsys, from->hosts[i]);
+	error = host_list_copy(&subsys->hosts, &from->hosts);
 	for (uint32_t nsid = 0; !error && nsid < from->ns_limit; nsid++)
 		if (from->ns[nsid])
 			error = catalog_clone_ns(subsys, from->ns[nsid]);

@@ -66,11 +66,12 @@ struct ns_options {
 	const char *path; /* a file or device, "ram:SIZE" or "null:SIZE" */
 	uint32_t nsid;	  /* 0: the lowest free one */
 	bool read_only;
-	uint32_t block_bytes;	      /* 0: the device's own */
-	const struct nvme_uuid *uuid; /* NULL: from the disk's identity */
-	uint32_t ana_group;	      /* 0: the default one */
-	const uint8_t *nguid;	      /* NULL: the bytes of the UUID */
-	const uint8_t *eui64;	      /* NULL: from the UUID */
+	uint32_t block_bytes;	       /* 0: the device's own */
+	const struct nvme_uuid *uuid;  /* NULL: from the disk's identity */
+	uint32_t ana_group;	       /* 0: the default one */
+	const uint8_t *nguid;	       /* NULL: the bytes of the UUID */
+	const uint8_t *eui64;	       /* NULL: from the UUID */
+	const struct host_list *hosts; /* that see it; NULL: all that may use the subsystem */
 };
 /* Opens the disk, or takes it over. */
 int catalog_add_ns(struct catalog *catalog, struct subsys *subsys, const struct ns_options *options,

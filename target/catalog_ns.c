@@ -122,13 +122,15 @@ static int catalog_put_ns(struct subsys *subsys, uint32_t nsid, const struct ns_
 
 	if (ns) {
 		catalog_describe_ns(ns, nsid, options, place);
-		error = subsys_put_ns(subsys, ns);
+		error = options->hosts ? subsys_show_ns(subsys, ns, options->hosts) : 0;
+		if (!error)
+			error = subsys_put_ns(subsys, ns);
 	}
 	if (!error)
 		return 0;
 	if (place)
 		ns_place_put(place);
-	free(ns);
+	ns_free(ns);
 	snprintf(why, why_size,
 		"out of memory, or of places for namespaces (%u, those that go counted, too)",
 		CATALOG_MAX_NAMESPACES);

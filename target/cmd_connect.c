@@ -14,6 +14,7 @@
 #include "target/reactor.h"
 #include "target/subsys.h"
 #include "target/target.h"
+#include "target/view.h"
 
 uint16_t cmd_connect_refuse_data(struct request *request, size_t offset)
 {
@@ -149,14 +150,15 @@ void cmd_connect_run(struct request *request)
 		request_complete(request, status);
 		return;
 	}
-	conn->subsys = subsys;
+	conn->subsys = view_of(subsys, data->hostnqn);
+	memcpy(conn->hostnqn, data->hostnqn, sizeof(conn->hostnqn));
 	conn->qid = le16_get(request->cmd.connect.qid);
 	memcpy(conn->hostid, data->hostid, sizeof(conn->hostid));
 	if (conn->qid) {
 		member_join(request, le16_get(data->cntlid));
 		return;
 	}
-	status = cmd_connect_admin(request, subsys);
+	status = cmd_connect_admin(request, conn->subsys);
 	if (status)
 		request_complete(request, status);
 	else

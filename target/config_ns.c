@@ -11,6 +11,7 @@
 
 #include "target/backend_later.h"
 #include "target/catalog.h"
+#include "target/config_allow.h"
 #include "target/config_schema.h"
 #include "target/config_source.h"
 #include "target/config_text.h"
@@ -207,6 +208,7 @@ int config_ns_add(struct config_source *source, struct config_file *config, unsi
 	char why[CONFIG_WHY_BYTES] = "out of memory";
 	char path[CONFIG_PATH_BYTES];
 	char spec[80];
+	struct host_list hosts = {0};
 	struct config_ids ids;
 	char *resolved = NULL;
 	int error;
@@ -219,8 +221,10 @@ int config_ns_add(struct config_source *source, struct config_file *config, unsi
 		options.nsid = ns->nsid = config_nsid(&config->subsystems[i], j);
 		error = config_ns_check_others(source, config, i, j, path);
 	}
+	if (!error)
+		error = config_allow_ns(source, path, subsys, &hosts, &options.hosts);
 	if (error || !directory)
-		return error;
+		goto free_hosts;
 	if (ns->path)
 		options.path = resolved = config_text_resolve(directory, ns->path);
 	error = options.path ? catalog_add_ns(catalog, subsys, &options, why, sizeof(why))
@@ -228,5 +232,7 @@ int config_ns_add(struct config_source *source, struct config_file *config, unsi
 	if (error)
 		config_source_wrong(source, path, "%s", why);
 	free(resolved);
+free_hosts:
+	host_list_free(&hosts);
 	return error;
 }

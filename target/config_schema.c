@@ -17,6 +17,8 @@
 static const cyaml_schema_value_t config_text = {
 	CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 1, 4096)};
 
+/* "allow" is a word or a list, which a schema cannot say: it is read from the tree
+ * (target/config_allow.h). */
 static const cyaml_schema_field_t config_ns_fields[] = {
 	CYAML_FIELD_STRING_PTR(
 		"path", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_ns, path, 1, 4096),
@@ -34,6 +36,7 @@ static const cyaml_schema_field_t config_ns_fields[] = {
 	CYAML_FIELD_UINT("block", CYAML_FLAG_OPTIONAL, struct config_ns, block),
 	CYAML_FIELD_UINT("ana_group", CYAML_FLAG_OPTIONAL, struct config_ns, ana_group),
 	CYAML_FIELD_BOOL("readonly", CYAML_FLAG_OPTIONAL, struct config_ns, readonly),
+	CYAML_FIELD_IGNORE("allow", CYAML_FLAG_OPTIONAL),
 	CYAML_FIELD_END,
 };
 
@@ -51,7 +54,6 @@ static const cyaml_schema_field_t config_ana_fields[] = {
 static const cyaml_schema_value_t config_ana_value = {
 	CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_ana, config_ana_fields)};
 
-/* "allow" is a word or a list, which a schema cannot say: config_allow() reads it from the tree. */
 static const cyaml_schema_field_t config_subsys_fields[] = {
 	CYAML_FIELD_STRING_PTR("nqn", CYAML_FLAG_POINTER, struct config_subsys, nqn, 1, 4096),
 	CYAML_FIELD_STRING_PTR("serial", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,

@@ -287,7 +287,7 @@ static const char *config_known_keys(const char *container)
 	if (!strcmp(container, "ana"))
 		return "group, state and listeners";
 	if (!strcmp(container, "namespaces"))
-		return "path, ram, null, nsid, uuid, nguid, eui64, ana_group, readonly and block";
+		return "path, ram, null, nsid, uuid, nguid, eui64, ana_group, allow, readonly and block";
 	return "listen, referrals, subsystems, threads, engine, memory, spin_us, patience_s, "
 	       "control and state";
 }

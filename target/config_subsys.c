@@ -11,68 +11,14 @@
 #include "proto/nvme/fabrics.h"
 #include "proto/nvme/uri.h"
 #include "target/catalog.h"
+#include "target/config_allow.h"
 #include "target/config_ns.h"
 #include "target/config_schema.h"
 #include "target/config_source.h"
 #include "target/port.h"
 #include "target/subsys.h"
 
-/* --- hosts ----------------------------------------------------------------------------------- */
-
-static int config_allow_host(
-	struct config_source *source, const char *path, yaml_node_t *node, struct subsys *subsys)
-{
-	const char *fault = NULL;
-	const char *nqn;
-	int error;
-
-	if (node->type != YAML_SCALAR_NODE)
-		return config_source_wrong(source, path,
-			"is not the name of a host, such as nqn.2024-01.com.example:host");
-	nqn = (const char *)node->data.scalar.value;
-	if (!strcmp(nqn, "any"))
-		return config_source_wrong(source, path,
-			"would be a host of that name: for all hosts it is 'allow: any'");
-	if (nvme_nqn_check(nqn, node->data.scalar.length, NVME_NQN_PEERS, &fault))
-		return config_source_wrong(source, path, "'%s': %s", nqn, fault);
-	error = subsys_allow_host(subsys, nqn);
-	if (error)
-		return config_source_wrong(source, path, "%s", strerror(-error));
-	return 0;
-}
-
-static int config_allow(struct config_source *source, const char *path, struct subsys *subsys)
-{
-	yaml_node_t *node = config_source_at(source, path);
-
-	if (!node) {
-		subsys->allow_any = true;
-		return 0;
-	}
-	if (node->type == YAML_SCALAR_NODE) {
-		if (strcmp((const char *)node->data.scalar.value, "any"))
-			return config_source_wrong(source, path,
-				"'%s' is neither 'any' nor a list of host NQNs",
-				(const char *)node->data.scalar.value);
-		subsys->allow_any = true;
-		return 0;
-	}
-	if (node->type != YAML_SEQUENCE_NODE)
-		return config_source_wrong(
-			source, path, "is neither 'any' nor a list of host NQNs");
-	for (yaml_node_item_t *item = node->data.sequence.items.start;
-		item < node->data.sequence.items.top; item++) {
-		char at[CONFIG_PATH_BYTES + 16];
-		int error;
-
-		snprintf(at, sizeof(at), "%s.%u", path,
-			(unsigned)(item - node->data.sequence.items.start));
-		error = config_allow_host(source, at, config_source_node(source, *item), subsys);
-		if (error)
-			return error;
-	}
-	return 0;
-}
+/* --- names ----------------------------------------------------------------------------------- */
 
 static int config_serial(
 	struct config_source *source, const char *path, const char *serial, struct subsys *subsys)
@@ -177,9 +123,9 @@ int config_subsys_add(struct config_source *source, struct config_file *config, 
 					 : strerror(-error));
 	snprintf(path, sizeof(path), "subsystems.%u.serial", i);
 	error = config_serial(source, path, from->serial, subsys);
-	snprintf(path, sizeof(path), "subsystems.%u.allow", i);
+	snprintf(path, sizeof(path), "subsystems.%u", i);
 	if (!error)
-		error = config_allow(source, path, subsys);
+		error = config_allow_subsys(source, path, subsys);
 	for (unsigned j = 0; j < from->ana_count && !error; j++)
 		error = config_ana(source, config, i, j, catalog, subsys);
 	for (unsigned j = 0; j < from->namespaces_count && !error; j++)

@@ -23,6 +23,7 @@
 #include "target/reactor.h"
 #include "target/share.h"
 #include "target/target.h"
+#include "target/view.h"
 
 /* A host that has not completed Connect by then is gone or hostile; Linux needs milliseconds. */
 #define CONN_HANDSHAKE_NS 10000000000ull
@@ -400,7 +401,7 @@ void conn_follow(struct conn *conn, const struct catalog *catalog)
 	const struct subsys *now;
 
 	if (conn->subsys && !conn->subsys->discovery) {
-		now = catalog_find(catalog, conn->subsys->nqn);
+		now = view_find(catalog, conn->subsys->nqn, conn->hostnqn);
 		conn->subsys = now ? now : &subsys_removed;
 	}
 	if (!catalog_has_port(catalog, conn->port))

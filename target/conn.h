@@ -12,6 +12,7 @@
 #include "proto/base/list.h"
 #include "proto/base/loop.h"
 #include "proto/base/slots.h"
+#include "proto/nvme/name.h"
 #include "target/ctrl_settings.h"
 #include "target/request.h"
 
@@ -85,8 +86,8 @@ struct conn {
 	bool connected; /* Connect has succeeded */
 	uint16_t qid;
 	uint16_t cntlid;
-	uint8_t hostid[16]; /* of Connect */
-	const struct subsys *subsys;
+	uint8_t hostid[16];	     /* of Connect */
+	const struct subsys *subsys; /* as the host sees it: target/view.h */
 	struct conn_member member;
 	struct ctrl_settings settings; /* its controller's: target/ctrl_settings.h */
 	struct list held;	       /* requests in HELD */
@@ -100,6 +101,8 @@ struct conn {
 	struct request *fused_first;   /* ... which waits for it; NULL: it has failed */
 	struct loop_flush finish;      /* frees at the end of the turn, outside of anyone's call */
 	struct loop_message gone;      /* to the port's reactor, which frees the memory */
+
+	char hostnqn[NVME_NQN_MAX + 1]; /* of Connect */
 };
 
 #define CONN_QID_UNKNOWN UINT32_MAX

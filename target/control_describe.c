@@ -85,6 +85,17 @@ static void describe_bytes(
 	control_json_text(json, name, text);
 }
 
+/* LISTED: only those of HOSTS. */
+static void describe_allowed(struct json_object *json, bool listed, const struct host_list *hosts)
+{
+	struct json_object *list;
+
+	control_json_flag(json, "allow_any", !listed);
+	list = control_json_list(json, "allow");
+	for (uint32_t i = 0; listed && i < hosts->nr; i++)
+		json_object_array_add(list, json_object_new_string(hosts->nqn[i]));
+}
+
 static void describe_ns(struct json_object *list, const struct ns *ns)
 {
 	struct json_object *json = control_json_entry(list);
@@ -103,6 +114,7 @@ static void describe_ns(struct json_object *list, const struct ns *ns)
 	control_json_flag(json, "write_protected", ns->write_protect);
 	control_json_number(json, "ana_group", ns->ana_group);
 	control_json_text(json, "state", backend->size_error ? "lost" : "ready");
+	describe_allowed(json, ns->hosts, ns->hosts);
 }
 
 static void describe_ana_at(struct json_object *list, const struct subsys *subsys, uint32_t group,
@@ -142,14 +154,11 @@ static void describe_subsystems(struct json_object *status, const struct catalog
 
 	list_for_each_entry (subsys, &catalog->subsystems, node) {
 		struct json_object *json = control_json_entry(list);
-		struct json_object *hosts, *namespaces;
+		struct json_object *namespaces;
 
 		control_json_text(json, "nqn", subsys->nqn);
 		control_json_text(json, "serial", subsys->serial);
-		control_json_flag(json, "allow_any", subsys->allow_any);
-		hosts = control_json_list(json, "allow");
-		for (uint32_t i = 0; i < subsys->nr_hosts; i++)
-			json_object_array_add(hosts, json_object_new_string(subsys->hosts[i]));
+		describe_allowed(json, !subsys->allow_any, &subsys->hosts);
 		describe_ana(json, catalog, subsys);
 		namespaces = control_json_list(json, "namespaces");
 		for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++)

@@ -24,6 +24,7 @@
 #include "target/reservation_log.h"
 #include "target/subsys.h"
 #include "target/target.h"
+#include "target/view.h"
 
 /* An id names its owner: slot x reactors + reactor + 1, so that any reactor can compute whom to
  * ask. */
@@ -360,8 +361,8 @@ void ctrl_follow(struct ctrl *ctrl, const struct catalog *catalog)
 	else if (!subsys_host_allowed(now, ctrl->hostnqn))
 		ctrl_end(ctrl, "its host may not use it any more");
 	else
-		ctrl_compare(ctrl, now);
-	ctrl->subsys = now ? now : &subsys_removed;
+		ctrl_compare(ctrl, view_of(now, ctrl->hostnqn));
+	ctrl->subsys = now ? view_of(now, ctrl->hostnqn) : &subsys_removed;
 }
 
 void ctrl_announce(struct ctrl *ctrl)

@@ -69,7 +69,7 @@ struct ctrl_queue {
 
 struct ctrl {
 	struct reactor *reactor;
-	const struct subsys *subsys;
+	const struct subsys *subsys; /* as the host sees it: target/view.h */
 	uint16_t cntlid;
 	uint16_t portid; /* of the listener that it came in by */
 	uint32_t slot;

@@ -137,31 +137,53 @@ static void diff_referrals(
 
 /* --- hosts ----------------------------------------------------------------------------------- */
 
-static bool diff_is_listed(const struct subsys *subsys, const char *hostnqn)
+struct diff_allowed {
+	bool any;
+	const struct host_list *hosts; /* NULL: none */
+};
+
+/* Tells of those of ONE that OTHER has not. OF: the subsystem, or a namespace of it. */
+static void diff_listed(struct diff *diff, char sign, const char *of,
+	const struct diff_allowed *one, const struct diff_allowed *other)
 {
-	for (uint32_t i = 0; subsys && i < subsys->nr_hosts; i++)
-		if (!strcmp(subsys->hosts[i], hostnqn))
-			return true;
-	return false;
+	for (uint32_t i = 0; one->hosts && i < one->hosts->nr; i++)
+		if (!other->hosts || !host_list_has(other->hosts, one->hosts->nqn[i]))
+			diff_tell(diff, "%c host %s of %s", sign, one->hosts->nqn[i], of);
 }
 
-/* Either may be NULL: not there. */
+static void diff_allowed(struct diff *diff, const char *of, const struct diff_allowed *before,
+	const struct diff_allowed *after)
+{
+	if (before->any && !after->any)
+		diff_tell(diff, "- host any of %s", of);
+	diff_listed(diff, '-', of, before, after);
+	diff_listed(diff, '+', of, after, before);
+	if (after->any && !before->any)
+		diff_tell(diff, "+ host any of %s", of);
+}
+
 static void diff_hosts(
 	struct diff *diff, const char *nqn, const struct subsys *before, const struct subsys *after)
 {
-	bool any_before = before && before->allow_any;
-	bool any_after = after && after->allow_any;
+	const struct diff_allowed then = {
+		before && before->allow_any, before ? &before->hosts : NULL};
+	const struct diff_allowed now = {after->allow_any, &after->hosts};
 
-	if (any_before && !any_after && after)
-		diff_tell(diff, "- host any of %s", nqn);
-	for (uint32_t i = 0; after && before && i < before->nr_hosts; i++)
-		if (!diff_is_listed(after, before->hosts[i]))
-			diff_tell(diff, "- host %s of %s", before->hosts[i], nqn);
-	for (uint32_t i = 0; after && i < after->nr_hosts; i++)
-		if (!diff_is_listed(before, after->hosts[i]))
-			diff_tell(diff, "+ host %s of %s", after->hosts[i], nqn);
-	if (any_after && !any_before)
-		diff_tell(diff, "+ host any of %s", nqn);
+	diff_allowed(diff, nqn, &then, &now);
+}
+
+/* Of a namespace, where not all that may use the subsystem see it, or did not. */
+static void diff_ns_hosts(
+	struct diff *diff, const char *nqn, const struct ns *before, const struct ns *after)
+{
+	const struct diff_allowed then = {before && !before->hosts, before ? before->hosts : NULL};
+	const struct diff_allowed now = {!after->hosts, after->hosts};
+	char of[NVME_NQN_MAX + 32];
+
+	if (!before && !after->hosts)
+		return;
+	snprintf(of, sizeof(of), "namespace %u of %s", after->nsid, nqn);
+	diff_allowed(diff, of, &then, &now);
 }
 
 /* --- namespaces ------------------------------------------------------------------------------ */
@@ -196,8 +218,9 @@ static void diff_ns_new(struct diff *diff, const char *nqn, const struct ns *ns)
 
 	nvme_uuid_format(&ns->uuid, uuid);
 	diff_size(ns, size);
-	diff_tell(diff, "+ namespace %u of %s: %s, %s in blocks of %u bytes, %s, uuid %s", ns->nsid,
-		nqn, ns->place->backend->path, size, 1u << ns->lba_shift, diff_access(ns), uuid);
+	diff_tell(diff, "+ namespace %u of %s: %s, %s in blocks of %u bytes, %s, uuid %s%s",
+		ns->nsid, nqn, ns->place->backend->path, size, 1u << ns->lba_shift, diff_access(ns),
+		uuid, ns->hosts ? ", not for all hosts" : "");
 }
 
 static void diff_ns_changed(
@@ -248,6 +271,8 @@ static void diff_namespaces(
 				one->place->backend->path);
 		else if (other)
 			diff_ns_new(diff, nqn, other);
+		if (other)
+			diff_ns_hosts(diff, nqn, one, other);
 	}
 }
 
@@ -311,7 +336,8 @@ static void diff_subsys(struct diff *diff, const struct diff_catalogs *catalogs,
 	else if (strcmp(before->serial, after->serial))
 		diff_tell(diff, "~ subsystem %s: serial %s -> %s", nqn, before->serial,
 			after->serial);
-	diff_hosts(diff, nqn, before, after);
+	if (after)
+		diff_hosts(diff, nqn, before, after);
 	if (after)
 		diff_ana(diff, catalogs, before, after);
 	diff_namespaces(diff, nqn, before, after);

@@ -236,10 +236,10 @@ void discovery_log_write(struct request *request, const struct log_window *windo
 static bool discovery_is_same_subsys(const struct subsys *one, const struct subsys *other)
 {
 	if (strcmp(one->nqn, other->nqn) || one->allow_any != other->allow_any ||
-		one->nr_hosts != other->nr_hosts)
+		one->hosts.nr != other->hosts.nr)
 		return false;
-	for (uint32_t i = 0; i < one->nr_hosts; i++)
-		if (strcmp(one->hosts[i], other->hosts[i]))
+	for (uint32_t i = 0; i < one->hosts.nr; i++)
+		if (strcmp(one->hosts.nqn[i], other->hosts.nqn[i]))
 			return false;
 	return true;
 }

@@ -79,6 +79,11 @@ static void show_listener(struct json_object *listener)
 	printf("  %s\n", show_text(listener, "uri"));
 }
 
+static void show_seen_by(struct json_object *host)
+{
+	printf("                 seen by: %s\n", json_object_get_string(host));
+}
+
 static void show_namespace(struct json_object *ns)
 {
 	char size[32];
@@ -88,6 +93,9 @@ static void show_namespace(struct json_object *ns)
 		show_number(ns, "nsid"), size, show_number(ns, "block_bytes"),
 		show_text(ns, "uuid"), show_flag(ns, "read_only") ? "  read-only" : "",
 		strcmp(show_text(ns, "state"), "lost") ? "" : "  LOST", show_text(ns, "path"));
+	if (!show_flag(ns, "allow_any") && !show_length(json_object_object_get(ns, "allow")))
+		puts("                 seen by: no host");
+	show_each(ns, "allow", show_seen_by);
 }
 
 static void show_ana(struct json_object *ana)

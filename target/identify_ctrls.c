@@ -16,6 +16,7 @@
 
 struct identify_ctrls {
 	struct request_round round;
+	uint32_t nsid;			      /* those that it is attached to; 0: all */
 	uint64_t seen[(UINT16_MAX + 1) / 64]; /* by controller id */
 };
 
@@ -38,7 +39,8 @@ static void identify_ctrls_visit(struct request_round *round, struct reactor *re
 	for (uint32_t slot = 0; slot < REACTOR_MAX_CTRLS; slot++) {
 		const struct ctrl *ctrl = reactor->ctrls[slot];
 
-		if (ctrl && !ctrl->ending && !strcmp(ctrl->subsys->nqn, round->nqn))
+		if (ctrl && !ctrl->ending && !strcmp(ctrl->subsys->nqn, round->nqn) &&
+			(!ctrls->nsid || subsys_ns(ctrl->subsys, ctrls->nsid)))
 			ctrls->seen[ctrl->cntlid / 64] |= 1ull << ctrl->cntlid % 64;
 	}
 }
@@ -61,17 +63,19 @@ static void identify_ctrls_done(struct request_round *round)
 void identify_ctrls_run(struct request *request)
 {
 	const struct nvme_cmd_identify *identify = &request->cmd.identify;
+	uint32_t nsid = identify->cns == NVME_CNS_NS_CTRL_LIST ? le32_get(request->cmd.nsid) : 0;
 	struct request_round *round;
 
-	/* Attached to nobody, as it is not there: the list is empty. */
-	if (identify->cns == NVME_CNS_NS_CTRL_LIST &&
-		!subsys_ns(request->conn->subsys, le32_get(request->cmd.nsid))) {
+	/* Attached to nobody that this host may know of, as it is not there: the list is empty. */
+	if (nsid && !subsys_ns(request->conn->subsys, nsid)) {
 		request_complete(request, 0);
 		return;
 	}
 	round = request_round_create(request, sizeof(struct identify_ctrls));
-	if (round)
-		request_round_start(round, identify_ctrls_visit, identify_ctrls_done);
-	else
+	if (!round) {
 		request_complete(request, NVME_SC_INTERNAL);
+		return;
+	}
+	container_of(round, struct identify_ctrls, round)->nsid = nsid;
+	request_round_start(round, identify_ctrls_visit, identify_ctrls_done);
 }

@@ -17,6 +17,7 @@
 #include "target/reactor_ns.h"
 #include "target/reservation_owner.h"
 #include "target/target.h"
+#include "target/view.h"
 #include "target/write_protect.h"
 
 static_assert(PUBLISH_MAX_PARTS == TARGET_MAX_REACTORS);
@@ -328,8 +329,12 @@ void publish_start(struct publish *publish, struct catalog *catalog,
 	publish->failed_port = UINT32_MAX;
 	catalog->same_discovery = discovery_is_same(catalog->previous, catalog);
 	publish_take_refs(publish);
-	publish->error = reservation_adopt(
-		publish->target->reservations, catalog, publish->why, sizeof(publish->why));
+	publish->error = view_make_all(catalog);
+	if (publish->error)
+		snprintf(publish->why, sizeof(publish->why), "out of memory");
+	else
+		publish->error = reservation_adopt(
+			publish->target->reservations, catalog, publish->why, sizeof(publish->why));
 	if (!publish->error)
 		publish->error = write_protect_adopt(
 			publish->target->reservations, catalog, publish->why, sizeof(publish->why));

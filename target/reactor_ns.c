@@ -36,6 +36,13 @@ void reactor_ns_note_refused_write(struct reactor_ns *ns)
 	ns->writes_then = ns->counts[NS_COUNT_WRITE].commands;
 }
 
+/* It may outlive the catalog. */
+static void reactor_ns_describe(struct reactor_ns *here, const struct ns *ns)
+{
+	here->ns = *ns;
+	here->ns.hosts = NULL;
+}
+
 /* --- attach and undo ------------------------------------------------------------------------- */
 
 static int reactor_ns_attach_one(void *context, struct subsys *subsys, struct ns *ns)
@@ -52,7 +59,7 @@ static int reactor_ns_attach_one(void *context, struct subsys *subsys, struct ns
 	if (!here)
 		return -ENOMEM;
 	here->reactor = reactor;
-	here->ns = *ns;
+	reactor_ns_describe(here, ns);
 	list_init(&here->out);
 	list_init(&here->locks);
 	reservation_set_gate(here);
@@ -116,7 +123,7 @@ static int reactor_ns_take_over(void *context, struct subsys *subsys, struct ns 
 	const struct reactor *reactor = context;
 	struct reactor_ns *here = reactor->namespaces[ns->place->index];
 
-	here->ns = *ns;
+	reactor_ns_describe(here, ns);
 	here->gate &= ~(REACTOR_NS_ANA | REACTOR_NS_WRITE_PROTECTED);
 	if (ns->write_protect)
 		here->gate |= REACTOR_NS_WRITE_PROTECTED;

@@ -20,6 +20,7 @@ struct request_round *request_round_create(struct request *request, size_t size)
 		return NULL;
 	round->request = request;
 	snprintf(round->nqn, sizeof(round->nqn), "%s", request->conn->subsys->nqn);
+	snprintf(round->hostnqn, sizeof(round->hostnqn), "%s", request->conn->hostnqn);
 	return round;
 }
 

@@ -18,6 +18,7 @@ struct request_round {
 	struct request *request; /* in EXEC, home's alone */
 	/* The subsystem's name: while the round is under way its reactors may change catalogs. */
 	char nqn[NVME_NQN_MAX + 1];
+	char hostnqn[NVME_NQN_MAX + 1]; /* whose view of it counts (target/view.h) */
 	void (*visit)(struct request_round *round, struct reactor *reactor);
 	void (*done)(struct request_round *round);
 };

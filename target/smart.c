@@ -17,6 +17,7 @@
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
 #include "target/request_round.h"
+#include "target/view.h"
 
 #define SMART_SPARE	      100
 #define SMART_SPARE_THRESHOLD 10
@@ -24,7 +25,7 @@
 
 struct smart_round {
 	struct request_round round;
-	uint32_t nsid; /* NVME_NSID_ALL: of all namespaces */
+	uint32_t nsid; /* NVME_NSID_ALL: of all namespaces that the host sees */
 	struct ns_count counts[NR_NS_COUNTS];
 	uint64_t nr_media_errors;
 	bool read_only;
@@ -55,7 +56,7 @@ static void smart_add(struct smart_round *smart, const struct reactor_ns *ns)
 static void smart_visit(struct request_round *round, struct reactor *reactor)
 {
 	struct smart_round *smart = container_of(round, struct smart_round, round);
-	const struct subsys *subsys = catalog_find(reactor->catalog, round->nqn);
+	const struct subsys *subsys = view_find(reactor->catalog, round->nqn, round->hostnqn);
 
 	for (uint32_t nsid = 1; subsys && nsid < subsys->ns_limit; nsid++)
 		if (subsys->ns[nsid] && (smart->nsid == NVME_NSID_ALL || smart->nsid == nsid))
@@ -121,14 +122,18 @@ void smart_log_run(struct request *request)
 struct smart_warning {
 	struct request_round round;
 	uint16_t status;
+	uint32_t nsid;
 };
 
 static void smart_warn_visit(struct request_round *round, struct reactor *reactor)
 {
+	const struct smart_warning *warning = container_of(round, struct smart_warning, round);
+
 	for (uint32_t slot = 0; slot < REACTOR_MAX_CTRLS; slot++) {
 		struct ctrl *ctrl = reactor->ctrls[slot];
 
-		if (ctrl && !strcmp(ctrl->subsys->nqn, round->nqn))
+		if (ctrl && !strcmp(ctrl->subsys->nqn, round->nqn) &&
+			subsys_ns(ctrl->subsys, warning->nsid))
 			event_raise(
 				ctrl, NVME_AER_SMART, NVME_AER_SMART_RELIABILITY, NVME_LOG_SMART);
 	}
@@ -142,12 +147,15 @@ static void smart_warn_done(struct request_round *round)
 void smart_warn(struct request *request, uint16_t status)
 {
 	struct request_round *round = request_round_create(request, sizeof(struct smart_warning));
+	struct smart_warning *warning;
 
 	request->ns->tell_read_only = false;
 	if (!round) {
 		request_complete(request, status);
 		return;
 	}
-	container_of(round, struct smart_warning, round)->status = status;
+	warning = container_of(round, struct smart_warning, round);
+	warning->status = status;
+	warning->nsid = request->ns->ns.nsid;
 	request_round_start(round, smart_warn_visit, smart_warn_done);
 }

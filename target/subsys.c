@@ -11,6 +11,7 @@
 
 #include "proto/nvme/fabrics.h"
 #include "target/identity.h"
+#include "target/view.h"
 
 const struct subsys subsys_discovery = {
 	.nqn = NVME_DISCOVERY_NQN,
@@ -54,12 +55,14 @@ void subsys_free(struct subsys *subsys)
 		if (!subsys->ns[nsid])
 			continue;
 		ns_place_put(subsys->ns[nsid]->place);
-		free(subsys->ns[nsid]);
+		ns_free(subsys->ns[nsid]);
 	}
 	list_remove(&subsys->node);
+	view_free_all(subsys);
 	ana_free(subsys);
 	free(subsys->ns);
-	free(subsys->hosts);
+	host_list_free(&subsys->hosts);
+	host_list_free(&subsys->named);
 	free(subsys);
 }
 
@@ -67,32 +70,36 @@ void subsys_free(struct subsys *subsys)
 
 int subsys_allow_host(struct subsys *subsys, const char *hostnqn)
 {
-	void *hosts;
-
-	for (uint32_t i = 0; i < subsys->nr_hosts; i++)
-		if (!strcmp(subsys->hosts[i], hostnqn))
-			return 0;
-	if (subsys->nr_hosts >= SUBSYS_MAX_HOSTS)
-		return -ENOSPC;
-	hosts = reallocarray(subsys->hosts, subsys->nr_hosts + 1, sizeof(*subsys->hosts));
-	if (!hosts)
-		return -ENOMEM;
-	subsys->hosts = hosts;
-	snprintf(subsys->hosts[subsys->nr_hosts++], sizeof(*subsys->hosts), "%s", hostnqn);
-	return 0;
+	return host_list_add(&subsys->hosts, hostnqn);
 }
 
 bool subsys_host_allowed(const struct subsys *subsys, const char *hostnqn)
 {
-	if (subsys->allow_any)
-		return true;
-	for (uint32_t i = 0; i < subsys->nr_hosts; i++)
-		if (!strcmp(subsys->hosts[i], hostnqn))
-			return true;
-	return false;
+	return subsys->allow_any || host_list_has(&subsys->hosts, hostnqn);
 }
 
 /* --- namespaces ------------------------------------------------------------------------------ */
+
+void ns_free(struct ns *ns)
+{
+	if (ns && ns->hosts) {
+		host_list_free(ns->hosts);
+		free(ns->hosts);
+	}
+	free(ns);
+}
+
+int subsys_show_ns(struct subsys *subsys, struct ns *ns, const struct host_list *hosts)
+{
+	int error = 0;
+
+	ns->hosts = calloc(1, sizeof(*ns->hosts));
+	if (!ns->hosts)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < hosts->nr && !error; i++)
+		error = host_list_add(&subsys->named, hosts->nqn[i]);
+	return error ? error : host_list_copy(ns->hosts, hosts);
+}
 
 /* Room for NSID in the subsystem's table. */
 static int subsys_grow(struct subsys *subsys, uint32_t nsid)

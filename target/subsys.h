@@ -14,12 +14,12 @@
 #include "proto/base/list.h"
 #include "proto/nvme/name.h"
 #include "target/ana.h"
+#include "target/host_list.h"
 #include "target/ns_place.h"
 
 /* NN: the largest namespace id, announced so that later ones need no new value. */
 #define SUBSYS_MAX_NSID	  1024u
 #define SUBSYS_SERIAL_MAX 20 /* Identify Controller SN */
-#define SUBSYS_MAX_HOSTS  1024
 
 #define NS_NGUID_BYTES 16
 #define NS_EUI64_BYTES 8
@@ -39,6 +39,9 @@ struct ns {
 	struct nvme_uuid uuid;
 	uint8_t nguid[NS_NGUID_BYTES];
 	uint8_t eui64[NS_EUI64_BYTES];
+	/* Of those that may use the subsystem, who sees it (target/view.h); NULL: all. Owned here;
+	 * reactors have none. */
+	struct host_list *hosts;
 	/* Set when its catalog is about to be published. */
 	struct reservation_owner *reservation; /* the control thread's, for the process's life */
 	bool may_persist;		       /* its reservation, through power loss */
@@ -49,13 +52,19 @@ struct subsys {
 	char serial[SUBSYS_SERIAL_MAX + 1];
 	bool discovery; /* the well-known one: in no catalog, on every port */
 	bool allow_any;
-	uint32_t nr_hosts;
-	char (*hosts)[NVME_NQN_MAX + 1];
+	struct host_list hosts;			   /* that may use it */
+	struct host_list named;			   /* all that namespaces name, and maybe more */
 	uint32_t ns_limit;			   /* entries of ns */
 	struct ns **ns;				   /* by namespace id; holes are NULL */
 	struct ana_group *ana[ANA_MAX_GROUPS + 1]; /* by id; NULL: optimized everywhere */
 	bool volatile_cache;			   /* of any namespace */
 	struct list node;			   /* catalog->subsystems */
+
+	/* Made when its catalog is about to be published, if hosts see different namespaces. */
+	uint32_t nr_views;
+	struct subsys **views;	    /* of hosts that are named, in their order */
+	struct subsys *others_view; /* of all others; NULL: all see all */
+	const char *view_host;	    /* of a view: whose, as in NAMED; NULL: of others */
 };
 
 /* The discovery subsystem. */
@@ -68,10 +77,12 @@ struct subsys *subsys_create(const char *nqn);
 /* Its namespaces, too. */
 void subsys_free(struct subsys *subsys);
 
-/* Adding one twice is once (B015). */
 int subsys_allow_host(struct subsys *subsys, const char *hostnqn) must_check;
 bool subsys_host_allowed(const struct subsys *subsys, const char *hostnqn);
 
+void ns_free(struct ns *ns);
+/* Only these hosts are to see it; -ENOSPC: namespaces of SUBSYS name too many. */
+int subsys_show_ns(struct subsys *subsys, struct ns *ns, const struct host_list *hosts) must_check;
 /* Puts NS there and owns it from then on; its id is free. */
 int subsys_put_ns(struct subsys *subsys, struct ns *ns) must_check;
 uint32_t subsys_free_nsid(const struct subsys *subsys);

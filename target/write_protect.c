@@ -22,6 +22,7 @@
 #include "target/request_errand.h"
 #include "target/reservation_owner.h"
 #include "target/target.h"
+#include "target/view.h"
 #include "target/write_protect_store.h"
 
 struct write_protect {
@@ -29,8 +30,9 @@ struct write_protect {
 	struct request_errand errand;
 	struct target *target;
 	char nqn[NVME_NQN_MAX + 1];
-	uint32_t nsid;	/* or NVME_NSID_ALL */
-	uint8_t wanted; /* enum nvme_write_protect */
+	char hostnqn[NVME_NQN_MAX + 1]; /* only what it sees is meant */
+	uint32_t nsid;			/* or NVME_NSID_ALL */
+	uint8_t wanted;			/* enum nvme_write_protect */
 	uint16_t status;
 	uint32_t next; /* namespace to be flushed, of all */
 	struct backend_io io;
@@ -117,7 +119,8 @@ static uint16_t write_protect_check(const struct ns *ns, uint8_t wanted)
 
 static bool write_protect_means(const struct write_protect *protect, const struct ns *ns)
 {
-	return ns && (protect->nsid == NVME_NSID_ALL || protect->nsid == ns->nsid);
+	return ns && (protect->nsid == NVME_NSID_ALL || protect->nsid == ns->nsid) &&
+	       view_has(ns, protect->hostnqn);
 }
 
 /* The number of namespaces that have to change; the status when one must not. */
@@ -298,6 +301,7 @@ static struct write_protect *write_protect_new(struct request *request, uint8_t 
 	protect->wanted = wanted;
 	protect->next = 1;
 	snprintf(protect->nqn, sizeof(protect->nqn), "%s", request->conn->subsys->nqn);
+	snprintf(protect->hostnqn, sizeof(protect->hostnqn), "%s", request->conn->hostnqn);
 	return protect;
 }
 

@@ -15,6 +15,8 @@
 #define SIM_SETTLE_TURNS 200
 
 struct nvme_connect_data sim_connect_data;
+const char *sim_host = SIM_HOST;
+uint8_t sim_hostid = 7;
 struct nvme_reservation_keys sim_pull_keys;
 const char *sim_state = "";
 
@@ -547,10 +549,10 @@ struct nvme_cmd sim_connect(const char *subnqn, uint16_t qid, uint16_t sqsize, u
 	cmd.connect.qid = le16(qid);
 	cmd.connect.sqsize = le16(sqsize);
 	memset(&sim_connect_data, 0, sizeof(sim_connect_data));
-	memset(sim_connect_data.hostid, 7, sizeof(sim_connect_data.hostid));
+	memset(sim_connect_data.hostid, sim_hostid, sizeof(sim_connect_data.hostid));
 	sim_connect_data.cntlid = le16(cntlid);
 	snprintf(sim_connect_data.subnqn, sizeof(sim_connect_data.subnqn), "%s", subnqn);
-	snprintf(sim_connect_data.hostnqn, sizeof(sim_connect_data.hostnqn), "%s", SIM_HOST);
+	snprintf(sim_connect_data.hostnqn, sizeof(sim_connect_data.hostnqn), "%s", sim_host);
 	return cmd;
 }
 

@@ -123,6 +123,9 @@ struct nvme_cmd sim_cmd(uint8_t opcode, uint32_t nsid, uint32_t data_len);
 struct nvme_cmd sim_rw(uint8_t opcode, uint64_t slba, uint32_t nr_lbas);
 /* What the next pull brings: Connect data or other. */
 extern struct nvme_connect_data sim_connect_data;
+/* Who comes next; SIM_HOST and 7 at first. */
+extern const char *sim_host;
+extern uint8_t sim_hostid;
 extern struct nvme_reservation_keys sim_pull_keys;
 struct nvme_cmd sim_connect(const char *subnqn, uint16_t qid, uint16_t sqsize, uint16_t cntlid);
 /* Connects, and enables the controller; the connection must come up. */

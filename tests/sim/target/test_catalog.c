@@ -217,7 +217,7 @@ static void host_that_is_struck_off_is_sent_away(void **state)
 	sim_settle(host.sim);
 	assert_non_null(host.admin->conn);
 	catalog = changed(host.sim);
-	catalog_find(catalog, SIM_NQN)->nr_hosts = 0;
+	catalog_find(catalog, SIM_NQN)->hosts.nr = 0;
 	assert_int_equal(sim_publish(host.sim, catalog), 0);
 	sim_settle(host.sim);
 	assert_null(host.admin->conn);

@@ -20,6 +20,7 @@
 #define LISTEN "listen: [\"tcp://127.0.0.1:0\"]\n"
 #define SUBSYS LISTEN "subsystems:\n  - nqn: nqn.2024-01.com.example:a\n"
 #define NS     SUBSYS "    namespaces:\n      - ram: 1M\n"
+#define H      "nqn.2024-01.com.example:h"
 
 #define TEN(x)		   x x x x x x x x x x
 #define BOMB(anchor, what) "      - &" anchor " [" TEN(what ",") "]\n"
@@ -67,7 +68,7 @@ static const struct config_case cases[] = {
 	{NS "        colour: red\n", 6, "colour"},
 	{SUBSYS "    colour: red\n", 4, "colour"},
 	{SUBSYS "    colour: red\n", 4, "allow, ana and namespaces are known"},
-	{NS "        colour: red\n", 6, "nguid, eui64, ana_group, readonly and block are known"},
+	{NS "        colour: red\n", 6, "ana_group, allow, readonly and block are known"},
 	{SUBSYS "    ana:\n      - {group: 1, state: change, colour: red}\n", 5,
 		"group, state and listeners are known"},
 	{SUBSYS "    nqn: nqn.2024-01.com.example:b\n", 4, "nqn"},
@@ -94,6 +95,24 @@ static const struct config_case cases[] = {
 		"subsystems.0.allow.1"},
 	{SUBSYS "    allow:\n      - nqn.2024-01.com.example:h\n      - any\n", 6, "'allow: any'"},
 	{SUBSYS "    allow: ['']\n", 4, "subsystems.0.allow.0"},
+	{NS "        allow: any\n", 0, NULL},
+	{NS "        allow: []\n", 0, NULL},
+	{NS "        allow: [" H ", testhost, " H "]\n", 0, NULL},
+	{NS "        allow: some\n", 6, "subsystems.0.namespaces.0.allow: 'some' is neither 'any'"},
+	{NS "        allow: {a: b}\n", 6, "subsystems.0.namespaces.0.allow: is neither"},
+	{NS "        allow:\n          - " H "\n          - {}\n", 8,
+		"subsystems.0.namespaces.0.allow.1: is not the name of a host"},
+	{NS "        allow:\n          - any\n", 7, "namespaces.0.allow.0: would be a host"},
+	{NS "        allow: [" H ", '']\n", 6, "subsystems.0.namespaces.0.allow.1"},
+	{NS "        allow: [" H "]\n        allow: any\n", 7, "allow"},
+	{SUBSYS "    allow: [" H "]\n    namespaces:\n      - ram: 1M\n        allow: [" H "]\n", 0,
+		NULL},
+	/* It can only narrow what the subsystem's says, wherever in the file that is. */
+	{SUBSYS "    namespaces:\n      - ram: 1M\n        allow:\n        - " H
+		"\n        - testhost\n    allow: [" H "]\n",
+		8, "subsystems.0.namespaces.0.allow.1: 'testhost' may not use the subsystem"},
+	{SUBSYS "    allow: []\n    namespaces:\n      - ram: 1M\n        allow: [" H "]\n", 7,
+		"subsystems.0.namespaces.0.allow.0"},
 	{SUBSYS "    namespaces:\n      - nsid: 1\n", 5, "subsystems.0.namespaces.0"},
 	{NS "        null: 1M\n", 5, "subsystems.0.namespaces.0"},
 	{NS "        nsid: 0\n", 6, "nsid"},

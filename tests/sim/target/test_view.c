@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Namespaces that some hosts see and others do not: what is hidden is not there, wherever a host
+ * looks, and a change of it concerns just the hosts that lose or gain sight.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/nvme/identify.h"
+#include "proto/nvme/log.h"
+#include "target/view.h"
+#include "tests/sim/target/sim.h"
+
+#define MEMORY	 (32ull << 20)
+#define A	 SIM_HOST ":a"
+#define B	 SIM_HOST ":b"
+#define C	 SIM_HOST ":c"
+#define NS	 NVME_AER(NVME_AER_NOTICE, NVME_AER_NOTICE_NS_CHANGED, NVME_LOG_CHANGED_NS)
+#define NO_SUCH	 (NVME_SC_INVALID_NS | NVME_STATUS_DNR)
+#define HIDDEN	 2u /* to most: its id */
+#define NR_WORDS 8
+
+/* --- catalogs -------------------------------------------------------------------------------- */
+
+/* Only HOSTS, up to NULL, see the namespace; HOSTS NULL: all do. */
+static void show(struct catalog *catalog, uint32_t nsid, const char *const *hosts)
+{
+	struct subsys *subsys = catalog_find(catalog, SIM_NQN);
+	struct ns *ns = subsys->ns[nsid];
+	struct host_list list = {0};
+
+	if (ns->hosts) {
+		host_list_free(ns->hosts);
+		free(ns->hosts);
+		ns->hosts = NULL;
+	}
+	for (unsigned i = 0; hosts && hosts[i]; i++)
+		assert_int_equal(host_list_add(&list, hosts[i]), 0);
+	if (hosts)
+		assert_int_equal(subsys_show_ns(subsys, ns, &list), 0);
+	host_list_free(&list);
+}
+
+#define SHOW(catalog, nsid, ...) show(catalog, nsid, (const char *const[]){__VA_ARGS__, NULL})
+
+static struct catalog *changed(const struct sim *sim)
+{
+	return catalog_clone(sim->target.catalog);
+}
+
+static void publish(struct sim *sim, struct catalog *catalog)
+{
+	assert_int_equal(sim_publish(sim, catalog), 0);
+	sim_settle(sim);
+}
+
+/* Namespaces 1 and 3 for all, HIDDEN for A, 5 for A and B, 700 for nobody. */
+static struct sim *create(unsigned nr_reactors)
+{
+	struct sim *sim = sim_create(nr_reactors, MEMORY);
+	struct catalog *catalog = changed(sim);
+	struct subsys *subsys = catalog_find(catalog, SIM_NQN);
+
+	sim_add_ns(catalog, subsys, HIDDEN, false);
+	sim_add_ns(catalog, subsys, 5, false);
+	sim_add_ns(catalog, subsys, 700, false);
+	SHOW(catalog, HIDDEN, A);
+	SHOW(catalog, 5, B, A);
+	SHOW(catalog, 700, NULL);
+	publish(sim, catalog);
+	return sim;
+}
+
+/* --- hosts ----------------------------------------------------------------------------------- */
+
+static void be(const char *hostnqn)
+{
+	sim_host = hostnqn;
+	sim_hostid = (uint8_t)hostnqn[strlen(hostnqn) - 1];
+}
+
+static struct sim_conn *admin_of(struct sim *sim, const char *hostnqn)
+{
+	be(hostnqn);
+	return sim_admin(sim, SIM_NQN);
+}
+
+static struct sim_conn *listener_of(struct sim *sim, const char *hostnqn)
+{
+	struct sim_conn *admin = admin_of(sim, hostnqn);
+
+	sim_set_feature(sim, admin, NVME_FEAT_ASYNC_EVENT, NVME_AEC_NS | NVME_AEC_ANA);
+	for (unsigned i = 0; i < CTRL_MAX_AERS; i++)
+		sim_ask_event(sim, admin);
+	return admin;
+}
+
+static uint16_t identify(struct sim *sim, struct sim_conn *admin, uint8_t cns, uint32_t nsid)
+{
+	struct nvme_cmd cmd = sim_cmd(NVME_OPC_IDENTIFY, nsid, NVME_IDENTIFY_SIZE);
+
+	cmd.identify.cns = cns;
+	memset(admin->data, 0xee, sizeof(admin->data));
+	return sim_run(sim, admin, &cmd);
+}
+
+static bool is_zero(const struct sim_conn *admin)
+{
+	for (size_t i = 0; i < sizeof(admin->data); i++)
+		if (admin->data[i])
+			return false;
+	return true;
+}
+
+static uint16_t io(struct sim *sim, struct sim_conn *queue, uint8_t opcode, uint32_t nsid)
+{
+	struct nvme_cmd cmd = sim_rw(opcode, 0, 8);
+
+	cmd.nsid = le32(nsid);
+	return sim_run(sim, queue, &cmd);
+}
+
+/* --- what is seen ---------------------------------------------------------------------------- */
+
+static const struct {
+	const char *host;
+	uint32_t nsids[NR_WORDS]; /* up to 0 */
+} sights[] = {
+	{A, {1, 2, 3, 5}},
+	{B, {1, 3, 5}},
+	{C, {1, 3}},
+	{SIM_HOST, {1, 3}},
+};
+
+static void expect_ids(const struct sim_conn *admin, const uint32_t *nsids)
+{
+	const le32_t *ids = (const void *)admin->data;
+	unsigned nr = 0;
+
+	for (; nsids[nr]; nr++)
+		assert_int_equal(le32_get(ids[nr]), nsids[nr]);
+	for (; nr < 1024; nr++)
+		assert_int_equal(le32_get(ids[nr]), 0);
+}
+
+static void each_host_lists_what_it_sees(void **state)
+{
+	static const uint8_t lists[] = {NVME_CNS_ACTIVE_NS_LIST, NVME_CNS_CSI_ACTIVE_NS_LIST,
+		NVME_CNS_ALLOCATED_NS_LIST, NVME_CNS_CSI_ALLOCATED_NS_LIST};
+	struct sim *sim = create(2);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(sights); i++) {
+		struct sim_conn *admin = admin_of(sim, sights[i].host);
+
+		for (size_t k = 0; k < ARRAY_SIZE(lists); k++) {
+			assert_int_equal(identify(sim, admin, lists[k], 0), 0);
+			expect_ids(admin, sights[i].nsids);
+		}
+	}
+	sim_destroy(sim);
+}
+
+/* As for an id that has no namespace (4 is free, 700 nobody's). */
+static void hidden_is_as_not_there(void **state)
+{
+	static const uint8_t pages[] = {NVME_CNS_NS, NVME_CNS_NS_DESC_LIST, NVME_CNS_CSI_NS,
+		NVME_CNS_INDEPENDENT_NS, NVME_CNS_ALLOCATED_NS, NVME_CNS_CSI_ALLOCATED_NS,
+		NVME_CNS_NS_CTRL_LIST};
+	static const uint32_t hidden[] = {HIDDEN, 700};
+	struct sim *sim = create(2);
+	struct sim_conn *admin = admin_of(sim, B);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(pages); i++) {
+		uint16_t status = identify(sim, admin, pages[i], 4);
+		bool zero = is_zero(admin);
+
+		for (size_t k = 0; k < ARRAY_SIZE(hidden); k++) {
+			assert_int_equal(identify(sim, admin, pages[i], hidden[k]), status);
+			assert_int_equal(is_zero(admin), zero);
+		}
+	}
+	sim_destroy(sim);
+}
+
+static void io_reaches_what_is_seen_only(void **state)
+{
+	static const uint8_t opcodes[] = {NVME_OPC_READ, NVME_OPC_WRITE, NVME_OPC_FLUSH,
+		NVME_OPC_WRITE_ZEROES, NVME_OPC_COMPARE, NVME_OPC_VERIFY, NVME_OPC_COPY,
+		NVME_OPC_DSM, NVME_OPC_RESERVATION_REGISTER, NVME_OPC_RESERVATION_REPORT,
+		NVME_OPC_RESERVATION_ACQUIRE, NVME_OPC_RESERVATION_RELEASE};
+	struct sim *sim = create(2);
+	struct sim_conn *admin_a = admin_of(sim, A);
+	struct sim_conn *queue_a = sim_queue(sim, admin_a, 1, 32);
+	struct sim_conn *admin_b = admin_of(sim, B);
+	struct sim_conn *queue_b = sim_queue(sim, admin_b, 1, 32);
+
+	(void)state;
+	assert_int_equal(io(sim, queue_a, NVME_OPC_WRITE, HIDDEN), 0);
+	assert_int_equal(io(sim, queue_a, NVME_OPC_WRITE, 5), 0);
+	assert_int_equal(io(sim, queue_b, NVME_OPC_WRITE, 5), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		unsigned before = sim->nr_ios;
+
+		assert_int_equal(io(sim, queue_b, opcodes[i], HIDDEN), NO_SUCH);
+		assert_int_equal(io(sim, queue_a, opcodes[i], 700), NO_SUCH);
+		assert_int_equal(sim->nr_ios, before);
+	}
+	sim_destroy(sim);
+}
+
+/* A Flush of all namespaces is of those that are seen: 1, 3, 5 and, for A, HIDDEN. */
+static void flush_of_all_is_of_what_is_seen(void **state)
+{
+	struct sim *sim = create(1);
+	struct nvme_cmd flush = sim_cmd(NVME_OPC_FLUSH, NVME_NSID_ALL, 0);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(sights); i++) {
+		struct sim_conn *admin = admin_of(sim, sights[i].host);
+		struct sim_conn *queue = sim_queue(sim, admin, 1, 32);
+		unsigned nr = 0;
+
+		sim->auto_disk = false;
+		assert_true(sim_send(sim, queue, &flush));
+		for (sim_settle(sim); sim_do_io(sim, 0, 0); sim_settle(sim))
+			nr++;
+		sim->auto_disk = true;
+		assert_int_equal(nvme_cqe_status(&queue->last), 0);
+		for (unsigned k = 0; sights[i].nsids[k]; k++)
+			nr--;
+		assert_int_equal(nr, 0);
+	}
+	sim_destroy(sim);
+}
+
+static void controllers_of_a_namespace_are_those_that_see_it(void **state)
+{
+	struct sim *sim = create(2);
+	struct sim_conn *a = admin_of(sim, A), *b = admin_of(sim, B), *c = admin_of(sim, C);
+	const struct nvme_ctrl_list *list = (const void *)a->data;
+
+	(void)state;
+	assert_int_equal(identify(sim, a, NVME_CNS_NS_CTRL_LIST, 1), 0);
+	assert_int_equal(le16_get(list->nr), 3);
+	assert_int_equal(identify(sim, a, NVME_CNS_NS_CTRL_LIST, 5), 0);
+	assert_int_equal(le16_get(list->nr), 2);
+	assert_int_equal(identify(sim, a, NVME_CNS_NS_CTRL_LIST, HIDDEN), 0);
+	assert_int_equal(le16_get(list->nr), 1);
+	assert_int_equal(le16_get(list->cntlid[0]), sim_cntlid(a));
+	/* Of the subsystem they all are. */
+	assert_int_equal(identify(sim, a, NVME_CNS_CTRL_LIST, 0), 0);
+	assert_int_equal(le16_get(list->nr), 3);
+	(void)b;
+	(void)c;
+	sim_destroy(sim);
+}
+
+static void smart_adds_up_what_is_seen(void **state)
+{
+	struct sim *sim = create(2);
+	struct sim_conn *a = admin_of(sim, A);
+	struct sim_conn *queue = sim_queue(sim, a, 1, 32);
+	struct sim_conn *b = admin_of(sim, B);
+	const struct nvme_log_smart *of_a = (const void *)a->data, *of_b = (const void *)b->data;
+	struct nvme_cmd cmd = sim_cmd(NVME_OPC_GET_LOG_PAGE, HIDDEN, 512);
+
+	(void)state;
+	assert_int_equal(io(sim, queue, NVME_OPC_WRITE, HIDDEN), 0);
+	assert_int_equal(io(sim, queue, NVME_OPC_WRITE, 5), 0);
+	sim_get_log(sim, a, NVME_LOG_SMART, 0, 512, 0);
+	assert_int_equal(of_a->host_writes.b[0], 2);
+	sim_get_log(sim, b, NVME_LOG_SMART, 0, 512, 0);
+	assert_int_equal(of_b->host_writes.b[0], 1);
+	cmd.get_log.lid = NVME_LOG_SMART;
+	cmd.get_log.numdl = le16(127);
+	assert_int_equal(sim_run(sim, a, &cmd), 0);
+	assert_int_equal(sim_run(sim, b, &cmd), CMD_INVALID_FIELD);
+	sim_destroy(sim);
+}
+
+/* --- changes --------------------------------------------------------------------------------- */
+
+static void expect_changed(struct sim *sim, struct sim_conn *admin, uint32_t nsid)
+{
+	sim_get_log(sim, admin, NVME_LOG_CHANGED_NS, 0, 4096, 0);
+	expect_ids(admin, (const uint32_t[]){nsid, 0});
+}
+
+static void expect_event(const struct sim_conn *admin, unsigned nr_replies)
+{
+	assert_int_equal(admin->nr_replies, nr_replies);
+	assert_int_equal(nvme_cqe_status(&admin->last), 0);
+	assert_int_equal(le32_get(admin->last.dw0), NS);
+}
+
+static void just_who_loses_or_gains_sight_is_told(void **state)
+{
+	struct sim *sim = create(2);
+	struct sim_conn *a = listener_of(sim, A), *b = listener_of(sim, B);
+	struct sim_conn *c = listener_of(sim, C);
+	unsigned of_a = a->nr_replies, of_b = b->nr_replies, of_c = c->nr_replies;
+	struct catalog *catalog = changed(sim);
+
+	(void)state;
+	SHOW(catalog, HIDDEN, B); /* not A any more */
+	publish(sim, catalog);
+	expect_event(a, of_a + 1);
+	expect_event(b, of_b + 1);
+	assert_int_equal(c->nr_replies, of_c);
+	expect_changed(sim, a, HIDDEN);
+	expect_changed(sim, b, HIDDEN);
+	sim_ask_event(sim, a);
+	sim_ask_event(sim, b);
+	of_a = a->nr_replies;
+	of_b = b->nr_replies;
+
+	catalog = changed(sim);
+	show(catalog, HIDDEN, NULL); /* all see it: B does already */
+	publish(sim, catalog);
+	expect_event(a, of_a + 1);
+	assert_int_equal(b->nr_replies, of_b);
+	expect_event(c, of_c + 1);
+	expect_changed(sim, c, HIDDEN);
+
+	/* The list is another, but not for anybody who is here. */
+	of_a = a->nr_replies;
+	of_b = b->nr_replies;
+	of_c = c->nr_replies;
+	catalog = changed(sim);
+	SHOW(catalog, HIDDEN, A, B, C);
+	publish(sim, catalog);
+	assert_int_equal(a->nr_replies, of_a);
+	assert_int_equal(b->nr_replies, of_b);
+	assert_int_equal(c->nr_replies, of_c);
+	sim_destroy(sim);
+}
+
+static void change_of_what_is_hidden_is_not_told(void **state)
+{
+	struct sim *sim = create(2);
+	struct sim_conn *a = listener_of(sim, A), *b = listener_of(sim, B);
+	unsigned of_a = a->nr_replies, of_b = b->nr_replies;
+	struct catalog *catalog = changed(sim);
+
+	(void)state;
+	catalog_find(catalog, SIM_NQN)->ns[HIDDEN]->nr_lbas += 8;
+	catalog_find(catalog, SIM_NQN)->ns[HIDDEN]->ana_group = 7;
+	publish(sim, catalog);
+	assert_int_equal(a->nr_replies, of_a + 2);
+	assert_int_equal(b->nr_replies, of_b);
+	sim_destroy(sim);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_host_lists_what_it_sees),
+		cmocka_unit_test(hidden_is_as_not_there),
+		cmocka_unit_test(io_reaches_what_is_seen_only),
+		cmocka_unit_test(flush_of_all_is_of_what_is_seen),
+		cmocka_unit_test(controllers_of_a_namespace_are_those_that_see_it),
+		cmocka_unit_test(smart_adds_up_what_is_seen),
+		cmocka_unit_test(just_who_loses_or_gains_sight_is_told),
+		cmocka_unit_test(change_of_what_is_hidden_is_not_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
