@@ -174,7 +174,7 @@ static void ctrl_reset(struct ctrl *ctrl)
 {
 	ctrl->stage = ctrl->nr_members ? CTRL_RESETTING : CTRL_DISABLED;
 	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
-	features_reset(&ctrl->features);
+	features_reset(&ctrl->features, loop_now_ns(ctrl->reactor->loop));
 	ctrl->settings = ctrl->admin->settings = (struct ctrl_settings){0};
 	event_reset(ctrl);
 	error_log_reset(ctrl);
@@ -279,7 +279,7 @@ int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *host
 	ctrl->portid = conn->port->portid;
 	list_init(&ctrl->parked);
 	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
-	features_reset(&ctrl->features);
+	features_reset(&ctrl->features, loop_now_ns(reactor->loop));
 	snprintf(ctrl->hostnqn, sizeof(ctrl->hostnqn), "%s", hostnqn);
 	memcpy(ctrl->hostid, hostid, sizeof(ctrl->hostid));
 	reactor->ctrls[ctrl->slot] = ctrl;

@@ -15,13 +15,17 @@ struct features {
 	uint16_t under_kelvin;
 	bool disable_normal; /* of Write Atomicity */
 	bool write_through;  /* Volatile Write Cache: off */
+	/* Timestamp: what it was at CLOCK_NS. */
+	uint64_t timestamp_ms;
+	uint64_t clock_ns;
+	bool timestamp_is_hosts;
 	/* Host Behavior Support. */
 	uint8_t acre;
 	uint8_t etdas;
 	uint8_t lbafee;
 };
 
-void features_reset(struct features *features);
+void features_reset(struct features *features, uint64_t now_ns);
 /* The temperature has reached a threshold. */
 bool features_temperature_alarm(const struct features *features);
 

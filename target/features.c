@@ -21,9 +21,9 @@
 /* Keep Alive Timer (NVMe base 2.0 5.27.1.12), of transports that need one, as RDMA and TCP do. */
 #define FEATURE_KATO_DEFAULT_MS 120000u
 
-void features_reset(struct features *features)
+void features_reset(struct features *features, uint64_t now_ns)
 {
-	*features = (struct features){.over_kelvin = SMART_WCTEMP};
+	*features = (struct features){.over_kelvin = SMART_WCTEMP, .clock_ns = now_ns};
 }
 
 /* Number of queues (5.27.1.5): both halves 0's based. */
@@ -169,7 +169,7 @@ static uint32_t feature_temperature_get(const struct ctrl *ctrl, bool standard, 
 	bool under = NVME_TEMPERATURE_THSEL(select) == NVME_TEMPERATURE_UNDER;
 
 	if (standard)
-		features_reset(&features);
+		features_reset(&features, 0);
 	return (select & NVME_TEMPERATURE_SELECT) |
 	       (under ? features.under_kelvin : features.over_kelvin);
 }
@@ -216,6 +216,33 @@ static uint16_t feature_behavior_set(struct ctrl *ctrl, const void *bytes)
 	ctrl->features.acre = behavior->acre;
 	ctrl->features.etdas = behavior->etdas;
 	ctrl->features.lbafee = behavior->lbafee;
+	return 0;
+}
+
+/* Timestamp (5.27.1.11): goes on from what the host has set, or from 0 at the last reset; modulo
+ * 2^48, and it never stands still. */
+static void feature_timestamp_get(const struct ctrl *ctrl, bool standard, void *bytes)
+{
+	const struct features *features = &ctrl->features;
+	struct nvme_timestamp *timestamp = bytes;
+	uint64_t passed_ns = loop_now_ns(ctrl->reactor->loop) - features->clock_ns;
+	le64_t now = le64(features->timestamp_ms + passed_ns / 1000000);
+
+	if (standard)
+		return;
+	memcpy(timestamp->ms, &now, sizeof(timestamp->ms));
+	timestamp->attributes = features->timestamp_is_hosts ? NVME_TIMESTAMP_ORIGIN_HOST : 0;
+}
+
+static uint16_t feature_timestamp_set(struct ctrl *ctrl, const void *bytes)
+{
+	const struct nvme_timestamp *timestamp = bytes;
+	le64_t value = le64(0);
+
+	memcpy(&value, timestamp->ms, sizeof(timestamp->ms));
+	ctrl->features.timestamp_ms = le64_get(value);
+	ctrl->features.clock_ns = loop_now_ns(ctrl->reactor->loop);
+	ctrl->features.timestamp_is_hosts = true;
 	return 0;
 }
 
@@ -290,6 +317,10 @@ static const struct feature feature_table[] = {
 		.discovery = true,
 		.get = feature_keep_alive_get,
 		.set = feature_keep_alive_set},
+	{.fid = NVME_FEAT_TIMESTAMP,
+		.length = sizeof(struct nvme_timestamp),
+		.get_data = feature_timestamp_get,
+		.set_data = feature_timestamp_set},
 	{.fid = NVME_FEAT_HOST_BEHAVIOR,
 		.length = sizeof(struct nvme_host_behavior),
 		.get_data = feature_behavior_get,

@@ -94,7 +94,7 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	id->nn = le32(SUBSYS_MAX_NSID);
 	id->oncs = le16(NVME_ID_ONCS_COMPARE | NVME_ID_ONCS_DSM | NVME_ID_ONCS_WRITE_ZEROES |
 			NVME_ID_ONCS_FEATURES_SAVE | NVME_ID_ONCS_RESERVATIONS |
-			NVME_ID_ONCS_VERIFY | NVME_ID_ONCS_COPY);
+			NVME_ID_ONCS_TIMESTAMP | NVME_ID_ONCS_VERIFY | NVME_ID_ONCS_COPY);
 	id->ocfs = le16(NVME_ID_OCFS_FORMAT_0);
 	id->fuses = le16(NVME_ID_FUSES_COMPARE_WRITE);
 	/* AWUN, AWUPF: 0, a block. A pair may be as long in blocks of any size. */

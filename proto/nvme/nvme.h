@@ -466,6 +466,18 @@ enum nvme_feature_id {
 
 #define NVME_HOST_ID_EXHID 0x1u /* 128 bits; the only form on fabrics */
 
+/* Timestamp. */
+struct nvme_timestamp {
+	uint8_t ms[6];	    /* little-endian: since the start of 1970, or since the reset */
+	uint8_t attributes; /* Get only */
+	uint8_t rsvd7;
+};
+static_assert(sizeof(struct nvme_timestamp) == 8);
+static_assert(offsetof(struct nvme_timestamp, attributes) == 6);
+
+#define NVME_TIMESTAMP_SYNCH	   0x01 /* it may have stood still */
+#define NVME_TIMESTAMP_ORIGIN_HOST 0x02 /* bits 3:1: set by the host; else 0, by a reset */
+
 /* Host Behavior Support. */
 struct nvme_host_behavior {
 	uint8_t acre;
@@ -504,11 +516,12 @@ struct nvme_copy_range {
 	le16_t nlb; /* 0's based */
 	uint8_t rsvd18[6];
 	le32_t eilbrt;
+	le16_t elbat; /* some peers' headers have these two the other way round */
 	le16_t elbatm;
-	le16_t elbat;
 };
 static_assert(sizeof(struct nvme_copy_range) == 32);
 static_assert(offsetof(struct nvme_copy_range, eilbrt) == 24);
+static_assert(offsetof(struct nvme_copy_range, elbat) == 28);
 
 /* --- reservations -------------------------------------------------------------------------- */
 

@@ -10,8 +10,8 @@ from events import Host
 
 CURRENT, DEFAULT, SAVED, SUPPORTED = range(4)
 SAVEABLE, OF_NAMESPACE, CHANGEABLE = 1, 2, 4
-ARBITRATION, POWER, TEMPERATURE, ERROR_RECOVERY, WRITE_CACHE, QUEUES, ATOMICITY, ASYNC_EVENT, KEEP_ALIVE = (
-    0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x0A, 0x0B, 0x0F)
+ARBITRATION, POWER, TEMPERATURE, ERROR_RECOVERY, WRITE_CACHE, QUEUES, ATOMICITY, ASYNC_EVENT, TIMESTAMP, KEEP_ALIVE = (
+    0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x0A, 0x0B, 0x0E, 0x0F)
 BEHAVIOR, PROFILE, HOST_ID, RESERVATION_MASK, RESERVATION_PERSISTENCE, WRITE_PROTECT = (
     0x16, 0x19, 0x81, 0x82, 0x83, 0x84)
 NOT_CHANGEABLE, NOT_PER_NS, COMBINATION_REJECTED = 0x10E, 0x10F, 0x12B
@@ -104,7 +104,7 @@ def test_every_feature_in_every_form(target):
                 cqe, data = get(admin, fid, sel=sel, nsid=nsid, read=read, cdw11=1 if fid == HOST_ID else 0)
                 assert known or cqe.status == nvme.INVALID_FIELD, (hex(fid), cqe)
                 assert cqe.dnr == (cqe.status != 0), (hex(fid), cqe)
-                if fid not in (BEHAVIOR, HOST_ID):
+                if fid not in (TIMESTAMP, BEHAVIOR, HOST_ID):
                     assert not data
             if not known:
                 assert put(admin, fid).status == nvme.INVALID_FIELD
@@ -246,6 +246,50 @@ def test_host_behavior_that_is_too_short_is_refused(own, length):
     with own.admin() as admin:
         assert put(admin, BEHAVIOR, inline=bytes(length)).status == nvme.SGL_LENGTH_INVALID
         assert get(admin, BEHAVIOR, read=length)[0].status == nvme.SGL_LENGTH_INVALID
+
+
+def timestamp(admin, sel=CURRENT):
+    """Milliseconds, origin, synch."""
+    cqe, data = get(admin, TIMESTAMP, sel=sel, read=8)
+    assert cqe.status == 0 and cqe.dw0 == 0 and len(data) == 8 and data[7] == 0 and not data[6] & 0xF0
+    return int.from_bytes(data[:6], "little"), data[6] >> 1, data[6] & 1
+
+
+@pytest.mark.parametrize("kind", ["inline", "write"])
+def test_timestamp_goes_on_from_what_the_host_has_set(own, kind):
+    """5.27.1.11; ONCS says that it is there."""
+    with own.admin() as admin, own.admin() as other:
+        assert struct.unpack_from("<H", admin.identify(1)[1], 520)[0] & 0x40
+        ms, origin, synch = timestamp(admin)
+        assert 0 <= ms < 60000 and (origin, synch) == (0, 0), "since the reset"
+        value = 1764547200123
+        assert put(admin, TIMESTAMP, **{kind: value.to_bytes(6, "little") + b"\xff\xff"}).status == 0
+        seen = [timestamp(admin)]
+        while seen[-1][0] == value:
+            seen.append(timestamp(admin))
+        assert value < seen[-1][0] < value + 60000 and seen == sorted(seen)
+        assert {one[1:] for one in seen} == {(1, 0)}
+        assert timestamp(other)[1] == 0, "it is the controller's"
+        assert timestamp(admin, DEFAULT) == timestamp(admin, SAVED) == (0, 0, 0)
+        assert get(admin, TIMESTAMP, sel=SUPPORTED)[0].dw0 == CHANGEABLE
+        assert admin.property_set(nvme.CC, 0).status == 0
+        admin.enable()
+        ms, origin, synch = timestamp(admin)
+        assert 0 <= ms < 60000 and (origin, synch) == (0, 0)
+
+
+def test_timestamp_wraps_at_48_bits(own):
+    with own.admin() as admin:
+        assert put(admin, TIMESTAMP, inline=b"\xff" * 6 + bytes(2)).status == 0
+        while timestamp(admin)[0] > 60000:
+            pass
+        assert timestamp(admin)[1] == 1
+
+
+@pytest.mark.parametrize("length", [0, 7, 6])
+def test_timestamp_of_another_length_is_refused(own, length):
+    with own.admin() as admin:
+        assert put(admin, TIMESTAMP, inline=bytes(length)).status == nvme.SGL_LENGTH_INVALID
 
 
 def test_host_identifier_is_that_of_connect(target):

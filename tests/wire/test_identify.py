@@ -46,7 +46,7 @@ IO_CONTROLLER = [
     (512, 1, "SQES", 0x66), (513, 1, "CQES", 0x44),
     (514, 2, "MAXCMD", lambda v: v >= 128),
     (516, 4, "NN", 1024),
-    (520, 2, "ONCS", lambda v: v & 0x19D == 0x19D and not v & ~0x1BD),  # Compare, DSM, Write Zeroes, Save/Select, Verify, Copy
+    (520, 2, "ONCS", lambda v: v & 0x1DD == 0x1DD and not v & ~0x1FD),  # Compare, DSM, Write Zeroes, Save/Select, Verify, Copy
     (522, 2, "FUSES", 1),
     (524, 1, "FNA", 0),
     (525, 1, "VWC", 7),                                          # Flush of all; the first disk is a file
