@@ -214,14 +214,16 @@ static void config_print_settings(
 
 /* --- subsystems ------------------------------------------------------------------------------ */
 
-static void config_print_hosts(struct config_print *print, const struct subsys *subsys)
+/* Behind INDENT. HOSTS: NULL for all. */
+static void config_print_allowed(
+	struct config_print *print, const char *indent, const struct host_list *hosts)
 {
-	if (subsys->allow_any)
-		fputs("    allow: any\n", print->file);
-	else
-		fputs(subsys->nr_hosts ? "    allow:\n" : "    allow: []\n", print->file);
-	for (uint32_t i = 0; !subsys->allow_any && i < subsys->nr_hosts; i++)
-		config_print_text(print, "      - ", subsys->hosts[i]);
+	char entry[32];
+
+	fprintf(print->file, "%sallow:%s\n", indent, !hosts ? " any" : hosts->nr ? "" : " []");
+	snprintf(entry, sizeof(entry), "%s  - ", indent);
+	for (uint32_t i = 0; hosts && i < hosts->nr; i++)
+		config_print_text(print, entry, hosts->nqn[i]);
 }
 
 static void config_print_ana_state(
@@ -333,6 +335,8 @@ static void config_print_ns(struct config_print *print, const struct ns *ns)
 		fprintf(print->file, "        ana_group: %u\n", ns->ana_group);
 	if (config_print_is_readonly(ns))
 		fputs("        readonly: true\n", print->file);
+	if (ns->hosts)
+		config_print_allowed(print, "        ", ns->hosts);
 }
 
 static void config_print_subsys(
@@ -342,7 +346,7 @@ static void config_print_subsys(
 
 	config_print_text(print, "  - nqn: ", subsys->nqn);
 	config_print_text(print, "    serial: ", subsys->serial);
-	config_print_hosts(print, subsys);
+	config_print_allowed(print, "    ", subsys->allow_any ? NULL : &subsys->hosts);
 	config_print_ana(print, catalog, subsys);
 	for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++) {
 		if (!subsys->ns[nsid])

@@ -68,7 +68,8 @@ subsystems:
     namespaces:
       - {{path: "{odd}", nsid: 7, ana_group: 2, nguid: 00112233445566778899aabbccddeeff, eui64: 0022334455667788}}
       - {{ram: 3M, block: 4096, uuid: {UUID}, readonly: true}}
-      - {{'null': 1G, nsid: 1000}}
+      - {{'null': 1G, nsid: 1000, allow: [nqn.2026-11.io.haul:x]}}
+      - {{'null': 2G, nsid: 1001, allow: []}}
   - nqn: {B}
     allow: []
     namespaces:
