@@ -223,7 +223,7 @@ static void rdma_queue_route_resolved(struct haul_transport_queue *tq)
 {
 	struct haul_transport_loop *tl = tq->queue->hl->transport_loop[HAUL_TRANSPORT_RDMA];
 	char hint[RDMA_QUEUE_HINT_BYTES];
-	int result = rdma_dev_get(&tl->devs, tq->id->verbs, &tq->dev);
+	int result = rdma_dev_get(&tl->rdma.devs, tq->id->verbs, &tq->dev);
 
 	if (result)
 		tq->dev = NULL;
@@ -371,7 +371,7 @@ static void rdma_queue_connect(struct haul_queue *queue)
 
 	tq->state = RDMA_QUEUE_ADDRESS;
 	tq->nr_late = 0;
-	if (rdma_create_id(tl->cm->channel, &tq->id, &tq->owner, RDMA_PS_TCP)) {
+	if (rdma_create_id(tl->rdma.cm->channel, &tq->id, &tq->owner, RDMA_PS_TCP)) {
 		tq->id = NULL;
 		rdma_queue_fail_to_connect(tq, -errno, "RDMA connection manager", strerror(errno));
 		return;
@@ -381,7 +381,7 @@ static void rdma_queue_connect(struct haul_queue *queue)
 
 /* --- life ---------------------------------------------------------------------------------- */
 
-static int rdma_loop_get(struct haul_loop *hl)
+static int rdma_queue_loop_get(struct haul_loop *hl)
 {
 	struct haul_transport_loop *tl;
 	int result;
@@ -391,29 +391,27 @@ static int rdma_loop_get(struct haul_loop *hl)
 	tl = calloc(1, sizeof(*tl));
 	if (!tl)
 		return -ENOMEM;
-	result = rdma_cm_create(hl->loop, &tl->cm);
+	result = rdma_loop_init(&tl->rdma, hl->loop, hl->pool,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
 	if (result) {
 		free(tl);
 		return result;
 	}
 	tl->hl = hl;
-	rdma_devs_init(&tl->devs, hl->loop, hl->pool,
-		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
-	tl->devs.added = rdma_mem_dev_added;
-	tl->devs.removed = rdma_mem_dev_removed;
-	tl->devs.nr_doorbells = &hl->stats.nr_doorbells;
+	tl->rdma.devs.added = rdma_mem_dev_added;
+	tl->rdma.devs.removed = rdma_mem_dev_removed;
+	tl->rdma.devs.nr_doorbells = &hl->stats.nr_doorbells;
 	hl->transport_loop[HAUL_TRANSPORT_RDMA] = tl;
 	return 0;
 }
 
-static void rdma_loop_free(struct haul_loop *hl)
+static void rdma_queue_loop_free(struct haul_loop *hl)
 {
 	struct haul_transport_loop *tl = hl->transport_loop[HAUL_TRANSPORT_RDMA];
 
 	if (!tl)
 		return;
-	rdma_cm_destroy(tl->cm, &tl->devs.nr_closing);
-	rdma_devs_destroy(&tl->devs);
+	rdma_loop_destroy(&tl->rdma);
 	free(tl);
 	hl->transport_loop[HAUL_TRANSPORT_RDMA] = NULL;
 }
@@ -421,7 +419,7 @@ static void rdma_loop_free(struct haul_loop *hl)
 static int rdma_queue_alloc(struct haul_queue *queue)
 {
 	struct haul_transport_queue *tq;
-	int result = rdma_loop_get(queue->hl);
+	int result = rdma_queue_loop_get(queue->hl);
 
 	if (result)
 		return result;
@@ -463,5 +461,5 @@ const struct haul_transport_ops haul_transport_rdma_ops = {
 	.free = rdma_queue_free,
 	.mem_register = rdma_mem_register,
 	.mem_unregister = rdma_mem_unregister,
-	.free_loop = rdma_loop_free,
+	.free_loop = rdma_queue_loop_free,
 };

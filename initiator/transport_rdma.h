@@ -7,9 +7,8 @@
 
 #include "initiator/loop_private.h"
 #include "initiator/transport.h"
-#include "proto/link/rdma_cm.h"
-#include "proto/link/rdma_dev.h"
 #include "proto/link/rdma_ep.h"
+#include "proto/link/rdma_loop.h"
 
 enum rdma_queue_state {
 	RDMA_QUEUE_IDLE,
@@ -64,8 +63,7 @@ static inline struct rdma_request *rdma_request(struct haul_request *request)
 /* What a loop keeps of RDMA. */
 struct haul_transport_loop {
 	struct haul_loop *hl;
-	struct rdma_cm *cm;
-	struct rdma_devs devs;
+	struct rdma_loop rdma;
 };
 
 /* transport_rdma_io.c */

@@ -56,7 +56,7 @@ int rdma_mem_register(struct haul_loop *hl, struct haul_mem *mem)
 
 	if (!tl)
 		return 0;
-	list_for_each_entry (dev, &tl->devs.list, node) {
+	list_for_each_entry (dev, &tl->rdma.devs.list, node) {
 		result = rdma_mem_add(hl, mem, dev);
 		if (result) {
 			rdma_mem_unregister(hl, mem);
@@ -73,7 +73,7 @@ void rdma_mem_unregister(struct haul_loop *hl, struct haul_mem *mem)
 
 	if (!tl)
 		return;
-	list_for_each_entry (dev, &tl->devs.list, node)
+	list_for_each_entry (dev, &tl->rdma.devs.list, node)
 		rdma_mem_del(mem, dev);
 }
 
@@ -89,7 +89,7 @@ void rdma_mem_revoke(struct haul_loop *hl, struct rdma_dev *dev)
 
 int rdma_mem_dev_added(struct rdma_devs *devs, struct rdma_dev *dev)
 {
-	struct haul_transport_loop *tl = container_of(devs, struct haul_transport_loop, devs);
+	struct haul_transport_loop *tl = container_of(devs, struct haul_transport_loop, rdma.devs);
 	struct haul_mem *mem;
 	int result;
 
@@ -105,7 +105,7 @@ int rdma_mem_dev_added(struct rdma_devs *devs, struct rdma_dev *dev)
 
 void rdma_mem_dev_removed(struct rdma_devs *devs, struct rdma_dev *dev)
 {
-	struct haul_transport_loop *tl = container_of(devs, struct haul_transport_loop, devs);
+	struct haul_transport_loop *tl = container_of(devs, struct haul_transport_loop, rdma.devs);
 	struct haul_mem *mem;
 
 	list_for_each_entry (mem, &tl->hl->mems, node)

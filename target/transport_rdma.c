@@ -50,16 +50,15 @@ int transport_rdma_state(struct reactor *reactor, struct transport_state **ret)
 	state = calloc(1, sizeof(*state));
 	if (!state)
 		return -ENOMEM;
-	result = rdma_cm_create(reactor->loop, &state->cm);
+	/* The pool is written by our own READs only, which iWARP carries out as remote writes. */
+	result = rdma_loop_init(&state->rdma, reactor->loop, reactor->pool, IBV_ACCESS_LOCAL_WRITE);
 	if (result) {
 		free(state);
 		return result;
 	}
-	/* The pool is written by our own READs only, which iWARP carries out as remote writes. */
-	rdma_devs_init(&state->devs, reactor->loop, reactor->pool, IBV_ACCESS_LOCAL_WRITE);
-	state->devs.iwarp_access = IBV_ACCESS_REMOTE_WRITE;
-	state->devs.comp_vector = reactor->index;
-	state->devs.added = transport_rdma_dev_added;
+	state->rdma.devs.iwarp_access = IBV_ACCESS_REMOTE_WRITE;
+	state->rdma.devs.comp_vector = reactor->index;
+	state->rdma.devs.added = transport_rdma_dev_added;
 	list_init(&state->ports);
 	reactor->transport_state[TRANSPORT_RDMA] = state;
 	*ret = state;
@@ -76,11 +75,10 @@ static void transport_rdma_free_state(struct reactor *reactor)
 		return;
 	while ((node = list_pop_front(&state->ports))) {
 		tp = container_of(node, struct transport_port, node);
-		rdma_cm_destroy(tp->cm, &state->devs.nr_closing);
+		rdma_cm_destroy(tp->cm, &state->rdma.devs.nr_closing);
 		free(tp);
 	}
-	rdma_cm_destroy(state->cm, &state->devs.nr_closing);
-	rdma_devs_destroy(&state->devs);
+	rdma_loop_destroy(&state->rdma);
 	free(state);
 	reactor->transport_state[TRANSPORT_RDMA] = NULL;
 }

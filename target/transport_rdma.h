@@ -6,9 +6,8 @@
 #define HAUL_TARGET_TRANSPORT_RDMA_H
 
 #include "proto/base/log.h"
-#include "proto/link/rdma_cm.h"
-#include "proto/link/rdma_dev.h"
 #include "proto/link/rdma_ep.h"
+#include "proto/link/rdma_loop.h"
 #include "proto/link/rdma_srq.h"
 #include "proto/nvme/rdma.h"
 #include "target/conn.h"
@@ -23,8 +22,7 @@
 
 /* What a reactor keeps of RDMA: made with its first listener or connection. */
 struct transport_state {
-	struct rdma_cm *cm;
-	struct rdma_devs devs;
+	struct rdma_loop rdma;
 	struct list ports; /* listeners of this reactor, those that ended included */
 };
 

@@ -139,7 +139,7 @@ static int transport_rdma_make(struct transport_conn *tc, struct rdma_dev *dev,
 	result = rdma_memory_get(dev, 2 * tc->depth * sizeof(struct nvme_cqe), &tc->cqes);
 	if (result)
 		goto release;
-	result = rdma_cm_adopt(state->cm, tc->id, &tc->owner);
+	result = rdma_cm_adopt(state->rdma.cm, tc->id, &tc->owner);
 	if (result)
 		goto put_cqes;
 	result = transport_rdma_ep_make(tc, dev);
@@ -191,7 +191,7 @@ static int transport_rdma_prepare(struct conn *conn, const struct transport_rdma
 	if (result)
 		return result;
 	memcpy(&conn->local, rdma_get_local_addr(id), sizeof(conn->local));
-	result = rdma_dev_get(&(*ret_state)->devs, id->verbs, ret_dev);
+	result = rdma_dev_get(&(*ret_state)->rdma.devs, id->verbs, ret_dev);
 	if (result)
 		return result;
 	conn->transport = transport_rdma_conn_alloc(conn, handover);

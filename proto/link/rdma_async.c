@@ -5,11 +5,12 @@
 #include "proto/link/rdma_async.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "proto/base/fd.h"
 
 #define RDMA_ASYNC_EVENTS_PER_TURN 64
 
@@ -19,10 +20,10 @@ static struct list rdma_async_members = {&rdma_async_members, &rdma_async_member
 
 int rdma_async_join(struct rdma_async_member *member, struct ibv_context *verbs)
 {
-	int flags = fcntl(verbs->async_fd, F_GETFL);
+	int result = fd_set_nonblocking(verbs->async_fd);
 
-	if (flags < 0 || fcntl(verbs->async_fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return -errno;
+	if (result)
+		return result;
 	member->verbs = verbs;
 	member->first = 0;
 	member->nr = 0;

@@ -5,10 +5,11 @@
 #include "proto/link/rdma_cm.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "proto/base/fd.h"
 
 #define RDMA_CM_EVENTS_PER_TURN 32 /* a storm of connects must not hold up I/O on the loop */
 
@@ -49,7 +50,7 @@ static void rdma_cm_ready(struct loop_poll *poll, uint32_t events)
 int rdma_cm_create(struct loop *loop, struct rdma_cm **ret)
 {
 	struct rdma_cm *cm;
-	int flags, result;
+	int result;
 
 	cm = calloc(1, sizeof(*cm));
 	if (!cm)
@@ -60,11 +61,9 @@ int rdma_cm_create(struct loop *loop, struct rdma_cm **ret)
 		result = -errno;
 		goto free_cm;
 	}
-	flags = fcntl(cm->channel->fd, F_GETFL);
-	if (flags < 0 || fcntl(cm->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
-		result = -errno;
+	result = fd_set_nonblocking(cm->channel->fd);
+	if (result)
 		goto destroy_channel;
-	}
 	cm->poll.ready = rdma_cm_ready;
 	result = loop_poll_add(loop, &cm->poll, cm->channel->fd, POLLIN);
 	if (result)

@@ -5,13 +5,13 @@
 #include "proto/link/rdma_dev.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "proto/base/fd.h"
 #include "proto/base/log.h"
 #include "proto/link/rdma_ep.h"
 #include "proto/link/rdma_srq.h"
@@ -335,13 +335,6 @@ static bool rdma_dev_may_invalidate(const struct rdma_dev *dev)
 	       strncmp(rdma_dev_name(dev), "rxe", 3) != 0;
 }
 
-static int rdma_dev_set_nonblocking(int fd)
-{
-	int flags = fcntl(fd, F_GETFL);
-
-	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
-}
-
 static int rdma_dev_queues_create(struct rdma_dev *dev)
 {
 	uint32_t vector;
@@ -355,7 +348,7 @@ static int rdma_dev_queues_create(struct rdma_dev *dev)
 		result = -errno;
 		goto dealloc_pd;
 	}
-	result = rdma_dev_set_nonblocking(dev->channel->fd);
+	result = fd_set_nonblocking(dev->channel->fd);
 	if (result)
 		goto destroy_channel;
 	vector = dev->devs->comp_vector % (uint32_t)max_of(dev->verbs->num_comp_vectors, 1);

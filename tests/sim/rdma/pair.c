@@ -66,7 +66,7 @@ static const struct rdma_ep_ops pair_ep_ops = {
 
 static int pair_make(struct side *side, const struct rdma_ep_params *params)
 {
-	int result = rdma_dev_get(&side->pair->devs, side->id->verbs, &side->dev);
+	int result = rdma_dev_get(&side->pair->rdma.devs, side->id->verbs, &side->dev);
 
 	if (result)
 		side->dev = NULL;
@@ -149,7 +149,7 @@ static int pair_accept(struct pair *pair)
 	struct rdma_conn_param param = {.private_data = pair->accept_data,
 		.private_data_len = pair->accept_len,
 		.rnr_retry_count = 7};
-	int result = rdma_cm_adopt(pair->cm, pair->server.id, &pair->server.owner);
+	int result = rdma_cm_adopt(pair->rdma.cm, pair->server.id, &pair->server.owner);
 
 	if (!result)
 		result = pair_make(&pair->server, &pair->params[1]);
@@ -202,7 +202,8 @@ int pair_connect(struct pair *pair)
 
 	pair_reset(pair);
 	address.sin_port = rdma_get_src_port(pair->listener);
-	if (rdma_create_id(pair->cm->channel, &pair->client.id, &pair->client.owner, RDMA_PS_TCP)) {
+	if (rdma_create_id(
+		    pair->rdma.cm->channel, &pair->client.id, &pair->client.owner, RDMA_PS_TCP)) {
 		pair->client.id = NULL;
 		return -errno;
 	}
@@ -280,8 +281,7 @@ void pair_close(struct pair *pair)
 		return;
 	if (pair->listener)
 		rdma_destroy_id(pair->listener);
-	rdma_cm_destroy(pair->cm, &pair->devs.nr_closing);
-	rdma_devs_destroy(&pair->devs);
+	rdma_loop_destroy(&pair->rdma);
 	bufpool_destroy(pair->pool);
 	loop_destroy(pair->loop);
 }
@@ -334,13 +334,12 @@ int pair_open(struct pair *pair)
 		result = bufpool_create(pair->loop, 64 << 20, &pair->pool);
 	if (result)
 		return result;
-	rdma_devs_init(&pair->devs, pair->loop, pair->pool, PAIR_ACCESS);
-	pair->devs.added = pair_dev_added;
-	pair->devs.nr_doorbells = &pair->nr_doorbells;
-	result = rdma_cm_create(pair->loop, &pair->cm);
+	result = rdma_loop_init(&pair->rdma, pair->loop, pair->pool, PAIR_ACCESS);
 	if (result)
 		return result;
-	if (rdma_create_id(pair->cm->channel, &pair->listener, &pair->owner, RDMA_PS_TCP)) {
+	pair->rdma.devs.added = pair_dev_added;
+	pair->rdma.devs.nr_doorbells = &pair->nr_doorbells;
+	if (rdma_create_id(pair->rdma.cm->channel, &pair->listener, &pair->owner, RDMA_PS_TCP)) {
 		pair->listener = NULL;
 		return -errno;
 	}

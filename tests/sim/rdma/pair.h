@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "proto/link/rdma_cm.h"
+#include "proto/link/rdma_loop.h"
 #include "proto/link/rdma_dev.h"
 #include "proto/link/rdma_ep.h"
 #include "proto/link/rdma_srq.h"
@@ -35,8 +35,7 @@ struct side {
 struct pair {
 	struct loop *loop;
 	struct bufpool *pool;
-	struct rdma_cm *cm;
-	struct rdma_devs devs;
+	struct rdma_loop rdma;
 	uint64_t nr_doorbells;
 	struct rdma_cm_owner owner;
 	struct rdma_cm_id *listener;

@@ -84,7 +84,7 @@ static int fault_run(void)
 	unsigned i;
 
 	pair.timeout_ns = 1000000000;
-	pair.devs.drain_ns = 100000000;
+	pair.rdma.devs.drain_ns = 100000000;
 	if (!result)
 		result = pair_connect(&pair);
 	for (i = 0; !result && i < NR_OPS; i++)
