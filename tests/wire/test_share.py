@@ -13,6 +13,8 @@ import nvme
 import nvmerdma
 import nvmetcp
 import pytest
+from at_once import AtOnce
+from control import Control
 from nvmerdma import Pair, Rdma, keyed
 
 NQN = "nqn.2026-11.io.haul:share"
@@ -21,22 +23,38 @@ MIB = 1 << 20
 PROMPT = 3.0    # seconds; the deadlines of what the greedy one holds are far beyond
 
 
-@pytest.fixture(params=["io_uring", "epoll"])
-def start(request, tmp_path):
+@contextlib.contextmanager
+def starting(directory, engine=None):
     """start("tcp" or "rdma", option...): a hauld with one reactor."""
     started = []
 
     def run(transport, *options, fault="", **kw):
         env = {**conftest.rdma_environment(), "SOFTRDMA_FAULT": fault}
         started.append(conftest.Hauld(
-            tmp_path, "--listen", f"{transport}://127.0.0.1:0", "--threads", "1", *options,
-            "--export", f"ram:16M,nqn={NQN}", engine=request.param, env=env, **kw))
+            directory, "--listen", f"{transport}://127.0.0.1:0", "--threads", "1", *options,
+            "--export", f"ram:16M,nqn={NQN}", engine=engine, env=env, **kw))
         return started[-1]
 
     yield run
     for daemon in started:
-        assert daemon.alive(), daemon.log_path.read_text()
-        assert daemon.stop() == 0, daemon.log_path.read_text()
+        daemon.end()
+
+
+at_once = AtOnce()
+told = at_once.fixture(starting)
+
+
+@pytest.fixture
+def start(tmp_path):
+    with starting(tmp_path) as run:
+        yield run
+
+
+@pytest.fixture(params=conftest.ENGINES)
+def start_each(request, tmp_path):
+    """On each engine: what a socket takes depends on it."""
+    with starting(tmp_path, request.param) as run:
+        yield run
 
 
 def wait_for_log(hauld, text, within):
@@ -44,6 +62,15 @@ def wait_for_log(hauld, text, within):
     while text not in hauld.log_path.read_text():
         assert time.monotonic() < limit, hauld.log_path.read_text()
         time.sleep(0.05)
+
+
+def settle(hauld):
+    """Until all that can be had is taken: nothing changes any more."""
+    before = None
+    with Control(hauld.control) as control:
+        while (now := [(reactor["requests"], reactor["pool"]) for reactor in control.status()["reactors"]]) != before:
+            before = now
+            time.sleep(0.05)
 
 
 # --- TCP -----------------------------------------------------------------------------------------
@@ -64,7 +91,7 @@ def tcp_greedy(hauld, opcode, *, queues=8, commands=100, size=MIB):
             queue = stack.enter_context(admin.io_queue(qid, sqsize=127, rcvbuf=4096))
             for _ in range(commands):
                 queue.send(tcp_capsule(queue, opcode, size))
-        time.sleep(0.3)    # until all that can be had is taken
+        settle(hauld)
         yield
 
 
@@ -84,8 +111,8 @@ def tcp_works(hauld, source=OTHER):
 
 @pytest.mark.parametrize("memory", ["8M", "64M"])
 @pytest.mark.parametrize("opcode", [nvme.READ, nvme.WRITE], ids=["read", "write"])
-def test_a_tcp_host_that_leaves_its_data_holds_up_no_other(start, opcode, memory):
-    hauld = start("tcp", "--memory", memory)
+def test_a_tcp_host_that_leaves_its_data_holds_up_no_other(start_each, opcode, memory):
+    hauld = start_each("tcp", "--memory", memory)
     with tcp_greedy(hauld, opcode):
         for _ in range(3):
             tcp_works(hauld)
@@ -93,12 +120,13 @@ def test_a_tcp_host_that_leaves_its_data_holds_up_no_other(start, opcode, memory
 
 
 @pytest.mark.parametrize("size", [4096, 32768, 131072])
-def test_nor_does_one_that_leaves_much_of_one_size(start, size):
-    hauld = start("tcp", "--memory", "8M")
+def test_nor_does_one_that_leaves_much_of_one_size(start_each, size):
+    hauld = start_each("tcp", "--memory", "8M")
     with tcp_greedy(hauld, nvme.WRITE, queues=16, commands=127, size=size):
         tcp_works(hauld)
 
 
+@at_once
 def test_a_host_that_reads_a_byte_a_second_is_ended_in_time(start):
     """One second, and one for the 64 KiB of each."""
     hauld = start("tcp", "--patience-s", "1")
@@ -117,6 +145,7 @@ def test_a_host_that_reads_a_byte_a_second_is_ended_in_time(start):
         assert admin.identify(1)[0].status == 0
 
 
+@at_once
 def test_a_host_that_sends_its_data_in_crumbs_is_ended_in_time(start):
     """Each crumb comes in time, all together do not."""
     hauld = start("tcp", "--patience-s", "1")
@@ -135,6 +164,7 @@ def test_a_host_that_sends_its_data_in_crumbs_is_ended_in_time(start):
         assert "too slow" in hauld.log_path.read_text()
 
 
+@at_once
 def test_a_host_that_takes_its_time_within_the_deadline_is_served(start):
     hauld = start("tcp", "--patience-s", "3")
     with nvmetcp.Admin(hauld.address, NQN) as admin, admin.io_queue() as queue:
@@ -215,7 +245,7 @@ def test_an_rdma_host_that_stands_still_holds_up_no_other(start, opcode):
                                    cdw=nvme.rw_cdw(0, 2048))
             assert both.io.say(f"burst 64 {capsule.hex()}") == "ok"
             both.io.raw.send_signal(signal.SIGSTOP)
-        time.sleep(0.3)
+        settle(hauld)
         for _ in range(3):
             rdma_works(hauld)
 
@@ -247,6 +277,7 @@ def withheld(hauld, size=4096):
     return both
 
 
+@at_once
 def test_a_host_that_posts_no_receives_is_ended_in_time(start):
     hauld = start("rdma", "--patience-s", "1")
     begin = time.monotonic()
@@ -258,6 +289,7 @@ def test_a_host_that_posts_no_receives_is_ended_in_time(start):
     rdma_works(hauld, GREEDY)
 
 
+@at_once
 def test_a_host_that_posts_its_receives_late_is_served(start):
     """Receiver not ready is no error: the target tries again until the deadline."""
     hauld = start("rdma", "--patience-s", "5")
@@ -267,6 +299,7 @@ def test_a_host_that_posts_its_receives_late_is_served(start):
             assert both.io.receive().status == 0
 
 
+@at_once
 def test_reads_that_a_host_never_answers_are_ended_in_time(start):
     """It is stopped in the middle of them: they are more than go on the way at once."""
     hauld = start("rdma", "--patience-s", "1", "--memory", "8M", fault="retry_ms=60000")
