@@ -14,7 +14,9 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -31,7 +33,12 @@ NQN = "nqn.2026-11.io.haul:e2e"
 def pytest_addoption(parser):
     parser.addoption("--transports", default="tcp,rdma", help="transports to try")
     parser.addoption("--engines", default="io_uring,epoll", help="event loop engines to try, for both sides")
-    parser.addoption("--again", action="store_true", help="leave out what is the same for all transports and engines")
+    parser.addoption("--again", action="store_true", help="leave out what is the same for all transports and engines, "
+                     "and most of long tables")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "each: runs on each engine of each transport")
 
 
 def pytest_generate_tests(metafunc):
@@ -63,6 +70,15 @@ def environment(transport, preload=False, fault="", objects=None):
     return env
 
 
+def wait_for(what, *, seconds=30):
+    """Until WHAT() is true; returns it."""
+    deadline = time.monotonic() + seconds
+    while not (seen := what()):
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.02)
+    return seen
+
+
 def objects_left(path):
     """PITFALLS B112: what a program has left of its devices, as tests/softrdma counts it: ["qp=1", ...]. Children that
     it forked may have counted before it."""
@@ -82,7 +98,9 @@ class Hauld:
                  prefix=()):
         self.log_path = pathlib.Path(directory) / f"hauld-{time.monotonic_ns()}.log"
         self.objects = self.log_path.with_suffix(".objects") if transport == "rdma" else None
-        command = [str(HAULD), "--listen", listen or f"{transport}://127.0.0.1:0", *args]
+        # The names of the tests' folders can be too long for a socket.
+        self.control = pathlib.Path(tempfile.gettempdir()) / f"haul-{os.getpid()}-{id(self)}.sock"
+        command = [str(HAULD), "--listen", listen or f"{transport}://127.0.0.1:0", "--control", str(self.control), *args]
         if engine:
             command += ["--engine", engine]
         if netns:
@@ -104,9 +122,26 @@ class Hauld:
     def log(self):
         return self.log_path.read_text(errors="replace")
 
+    def status(self):
+        """As haulctl status --json prints it."""
+        with socket.socket(socket.AF_UNIX) as control:
+            control.settimeout(20)
+            control.connect(str(self.control))
+            control.sendall(b'{"version":1,"request":"status"}\n')
+            return json.loads(control.makefile().readline())["status"]
+
+    def connections(self):
+        return sum(reactor["connections"] for reactor in self.status()["reactors"])
+
+    def queues_at_work(self, commands=200):
+        """How many I/O queues have had so many commands."""
+        return sum(queue["qid"] > 0 and queue["commands"] >= commands for host in self.status()["hosts"]
+                   for controller in host["controllers"] for queue in controller["queues"])
+
     def kill(self):
         self.process.kill()
         self.process.wait()
+        self.control.unlink(missing_ok=True)
 
     def stop(self):
         """As a user would; it must end well, which includes the sanitizers' verdict."""
@@ -230,12 +265,13 @@ def fio(tmp_path):
 
 
 def is_chosen(item, number_of):
-    """--again; with HAUL_THIN in the environment (slow builds) one in three of a long table of cases."""
+    """--again; then, and with HAUL_THIN in the environment (slow builds), one in three of a long table of cases."""
     if item.config.getoption("--again") and not {"transport", "engine"} & set(item.fixturenames):
         return False
     name = (item.path, item.originalname)
     number_of[name] += 1
-    return not os.environ.get("HAUL_THIN") or number_of[name] < 4 or number_of[name] % 3 == 0
+    thin = item.config.getoption("--again") or os.environ.get("HAUL_THIN")
+    return not thin or number_of[name] < 4 or number_of[name] % 3 == 0
 
 
 def pytest_collection_modifyitems(config, items):

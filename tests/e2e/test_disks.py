@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from conftest import HAUL, HAULD, NQN, Hauld, die_with_parent, environment, fio_engine, haul
+from conftest import HAUL, HAULD, NQN, Hauld, die_with_parent, environment, fio_engine, haul, wait_for
 from disks import Host, in_namespace, inside, losetup, mounted, refusing, sectors
 from test_haul import Silent
 
@@ -430,8 +430,9 @@ def test_a_program_started_without_descriptors_prints_into_no_connection(hauld, 
                                   preexec_fn=closing(fds), check=False)
             # As with an output that cannot be written.
             assert done.returncode == (1 if 1 in fds else status), what
+    wait_for(lambda: running.log().count(" disconnected from") == 3)
     log = running.log()
-    assert log.count(" connected to") == 3 and log.count(" disconnected from") == 3 and "error" not in log, log
+    assert log.count(" connected to") == 3 and "error" not in log, log
     silent = Silent()
     with subprocess.Popen([str(HAUL), "id", silent.uri], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL, preexec_fn=closing(fds)) as process, silent.accept():
