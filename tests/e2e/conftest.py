@@ -16,10 +16,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("HAUL_BUILD_DIR", ROOT / "build")).resolve()
@@ -31,8 +34,8 @@ NQN = "nqn.2026-11.io.haul:e2e"
 
 
 def pytest_addoption(parser):
-    parser.addoption("--transports", default="tcp,rdma", help="transports to try")
-    parser.addoption("--engines", default="io_uring,epoll", help="event loop engines to try, for both sides")
+    parser.addoption("--transports", help="transports to try")
+    parser.addoption("--engines", help="event loop engines to try, for both sides")
     parser.addoption("--again", action="store_true", help="leave out what is the same for all transports and engines, "
                      "and most of long tables")
 
@@ -42,9 +45,15 @@ def pytest_configure(config):
 
 
 def pytest_generate_tests(metafunc):
-    for fixture, option in (("transport", "--transports"), ("engine", "--engines")):
-        if fixture in metafunc.fixturenames:
-            metafunc.parametrize(fixture, metafunc.config.getoption(option).split(","), scope="session")
+    """All combinations of what is asked for; else each engine and each transport once."""
+    tried = [(fixture, metafunc.config.getoption(option), default) for fixture, option, default in (
+        ("transport", "--transports", "tcp,rdma"), ("engine", "--engines", "io_uring,epoll"))
+        if fixture in metafunc.fixturenames]
+    if len(tried) == 2 and not any(asked for _, asked, _ in tried):
+        metafunc.parametrize("transport, engine", [("tcp", "io_uring"), ("rdma", "epoll")], scope="session")
+        return
+    for fixture, asked, default in tried:
+        metafunc.parametrize(fixture, (asked or default).split(","), scope="session")
 
 
 def die_with_parent():

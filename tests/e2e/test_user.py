@@ -46,13 +46,13 @@ def test_no_io_waits_for_something_else_to_happen(hauld, tmp_path, transport, en
     running = hauld("--export", f"{tmp_path}/disk,nqn={NQN}", transport=transport, engine=engine)
     longest = []
     while len(longest) < 3 and min(longest, default=LONGEST_US) >= LONGEST_US:
-        text = User(tmp_path, transport, "gaps", f"{running.uri}/{NQN}", engine, 400).ends()
+        text = User(tmp_path, transport, "gaps", f"{running.uri}/{NQN}", engine, 200).ends()
         longest.append(int(re.fullmatch(r"longest (\d+) us\n", text).group(1)))
     assert min(longest) < LONGEST_US, longest
 
 
 # B113
-@pytest.mark.parametrize("batch", [1, 32, 128])
+@pytest.mark.parametrize("batch", [1, 128])
 def test_a_target_that_dies_costs_the_other_queue_of_the_loop_nothing(hauld, tmp_path, transport, engine, batch):
     second = hauld("--export", f"ram:16M,nqn={NQN}", transport=transport)
     for pause in (0, 0.003, 0.03):

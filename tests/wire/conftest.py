@@ -15,8 +15,9 @@ import tempfile
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
 
+import at_once  # noqa: E402
 import conformance  # noqa: E402
 import fabric  # noqa: E402
 import nvmetcp  # noqa: E402
@@ -188,6 +189,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
+    items[:] = at_once.last(items)
     conformance.prepare(config, items)
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """hauld's control socket from the other side: raw lines, and haulctl."""
+import contextlib
 import json
 import os
 import socket
@@ -173,16 +174,28 @@ def config(*subsystems, listen=("tcp://127.0.0.1:0",), more=""):
 BASE = config(subsys(A, (1, "ram=1M")), subsys(B, (1, "ram=1M"), (2, "ram=2M")))
 
 
-@pytest.fixture
-def start(start_hauld, tmp_path):
-    """start(TEXT, ...): a hauld that runs TEXT, on two threads."""
-    def go(text=BASE, *args, **kw):
-        path = tmp_path / "hauld.conf"
+@contextlib.contextmanager
+def starting(directory):
+    """start(TEXT, ...): a hauld that runs TEXT, on two threads. FILES: disks beside it, {name: bytes}."""
+    started = []
+
+    def go(text=BASE, *args, files=(), **kw):
+        for name, size in dict(files).items():
+            (directory / name).write_bytes(bytes(size))
+        path = directory / "hauld.conf"
         path.write_text(text)
-        hauld = start_hauld("--config", str(path), "--threads", "2", *args, **kw)
-        hauld.path = path
-        return hauld
-    return go
+        started.append(conftest.Hauld(directory, "--config", str(path), "--threads", "2", *args, **kw))
+        started[-1].path = path
+        return started[-1]
+    yield go
+    for hauld in started:
+        assert hauld.stop() == 0, hauld.log_path.read_text()
+
+
+@pytest.fixture
+def start(tmp_path):
+    with starting(tmp_path) as go:
+        yield go
 
 
 def free_port():

@@ -13,9 +13,13 @@ import nvme
 import nvmerdma
 import nvmetcp
 import pytest
-from control import A, B, BASE, Busy, Control, config, counters, free_port, haulctl, offered, start, subsys, wait_for
+from at_once import AtOnce
+from control import (A, B, BASE, Busy, Control, config, counters, free_port, haulctl, offered, start, starting, subsys,
+                     wait_for)
 
 FRIEND = "nqn.2026-11.io.haul:friend"
+at_once = AtOnce()
+told = at_once.fixture(starting)
 HAULD = str(conftest.BUILD / "target" / "hauld")
 
 
@@ -166,24 +170,27 @@ def test_what_stays_keeps_its_content(start):
         assert control.status()["subsystems"][0]["namespaces"][0]["uuid"] == uuid
 
 
-@pytest.mark.parametrize("size", [3, 1])
-def test_other_size_of_a_file_is_noticed_by_itself(start, tmp_path, size):
-    disk = tmp_path / "disk"
-    disk.write_bytes(bytes(2 << 20))
-    hauld = start(config(subsys(A, (1, f"path={disk}")), subsys(B, (1, "ram=1M"))))
+@at_once
+def test_other_size_of_a_file_is_noticed_by_itself(start):
+    sizes = {1: 3, 2: 1}
+    hauld = start(config(subsys(A, *((nsid, f"path=disk{nsid}") for nsid in sizes)), subsys(B, (1, "ram=1M"))),
+                  files={f"disk{nsid}": 2 << 20 for nsid in sizes})
     with Busy(hauld.address, B), nvmetcp.Admin(hauld.address, A) as admin, admin.io_queue() as queue:
-        os.truncate(disk, size << 20)
-        wait_for(lambda: blocks(admin, 1) == size << 11)
-        last = queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw((size << 11) - 1, 1), read=512)[0]
-        beyond = queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(size << 11, 1), read=512)[0]
-        assert (last.status, beyond.status) == (0, nvme.LBA_OUT_OF_RANGE)
-    assert f"~ namespace 1 of {A}: 2 MiB -> {size} MiB" in hauld.log_path.read_text()
+        for nsid, size in sizes.items():
+            os.truncate(hauld.path.parent / f"disk{nsid}", size << 20)
+        for nsid, size in sizes.items():
+            wait_for(lambda: blocks(admin, nsid) == size << 11)
+            last = queue.command(nvme.READ, nsid=nsid, cdw=nvme.rw_cdw((size << 11) - 1, 1), read=512)[0]
+            beyond = queue.command(nvme.READ, nsid=nsid, cdw=nvme.rw_cdw(size << 11, 1), read=512)[0]
+            assert (last.status, beyond.status) == (0, nvme.LBA_OUT_OF_RANGE)
+    for nsid, size in sizes.items():
+        assert f"~ namespace {nsid} of {A}: 2 MiB -> {size} MiB" in hauld.log_path.read_text()
 
 
-def test_file_that_is_emptied_is_lost_and_may_come_back(start, tmp_path):
-    disk = tmp_path / "disk"
-    disk.write_bytes(bytes(1 << 20))
-    hauld = start(config(subsys(A, (1, f"path={disk}"))))
+@at_once
+def test_file_that_is_emptied_is_lost_and_may_come_back(start):
+    hauld = start(config(subsys(A, (1, "path=disk"))), files={"disk": 1 << 20})
+    disk = hauld.path.parent / "disk"
     with Control(hauld.control) as control:
         def state():
             ns, = control.status()["subsystems"][0]["namespaces"]

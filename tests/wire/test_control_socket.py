@@ -9,8 +9,11 @@ import time
 
 import conftest
 import pytest
-from control import A, BASE, Busy, Control, config, free_port, haulctl, offered, start, subsys, wait_for
+from at_once import AtOnce
+from control import A, BASE, Busy, Control, config, free_port, haulctl, offered, start, starting, subsys, wait_for
 
+at_once = AtOnce()
+told = at_once.fixture(starting)
 HAULD = str(conftest.BUILD / "target" / "hauld")
 
 # --- hostile clients ---
@@ -59,6 +62,7 @@ def test_a_line_without_end_is_cut_off(start):
         other.status()
 
 
+@at_once
 def test_clients_that_do_not_go_on_are_bounded_in_number_and_time(start):
     hauld = start()
     halves = [Control(hauld.control) for _ in range(32)]

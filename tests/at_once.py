@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tests that mostly wait, all of a module at once.
+"""Tests that mostly wait: all of a module at once, from its beginning, and asked for when the others are over.
 
     at_once = AtOnce()
 
@@ -14,6 +14,20 @@ from concurrent import futures
 import pytest
 
 
+def last(items):
+    """The collected tests with those that wait behind the others of their file."""
+    waiting = {path: [item for item in items if item.path == path and hasattr(item.function, "waits")]
+               for path in {item.path for item in items}}
+    end = {item.path: number for number, item in enumerate(items)}
+    ordered = []
+    for number, item in enumerate(items):
+        if item not in waiting[item.path]:
+            ordered.append(item)
+        if end[item.path] == number:
+            ordered += waiting[item.path]
+    return ordered
+
+
 class AtOnce:
     def __init__(self):
         self.stories = []
@@ -24,10 +38,11 @@ class AtOnce:
         def test(told):
             told[story].result()
         test.__doc__ = story.__doc__
+        test.waits = True
         return test
 
     def fixture(self, make_start):
-        @pytest.fixture(scope="module")
+        @pytest.fixture(scope="module", autouse=True)
         def told(tmp_path_factory):
             def tell(story, directory):
                 with make_start(directory) as start:
