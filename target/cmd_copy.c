@@ -109,9 +109,15 @@ static uint64_t copy_piece_offset(const struct request *request, const struct co
 
 static void copy_end(struct request *request, uint16_t status)
 {
+	const struct copy *copy = copy_of(request);
+	struct reactor_ns *ns = request->ns;
+
 	/* NVM command set 1.0 3.2.2.1: the first range that is not copied. */
 	if (status)
-		request->cqe.dw0 = le32(copy_of(request)->range);
+		request->cqe.dw0 = le32(copy->range);
+	else
+		reactor_ns_count(ns, NS_COUNT_COPY,
+			(copy->range_dest >> ns->ns.lba_shift) - le64_get(request->cmd.copy.sdlba));
 	request_complete(request, status);
 }
 

@@ -17,6 +17,14 @@ bool host_list_has(const struct host_list *list, const char *hostnqn)
 	return false;
 }
 
+bool host_list_is_same(const struct host_list *one, const struct host_list *other)
+{
+	for (uint32_t i = 0; i < one->nr && i < other->nr; i++)
+		if (strcmp(one->nqn[i], other->nqn[i]))
+			return false;
+	return one->nr == other->nr;
+}
+
 int host_list_add(struct host_list *list, const char *hostnqn)
 {
 	void *nqn;

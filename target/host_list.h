@@ -22,6 +22,8 @@ struct host_list {
 /* Adding one twice is once (B015). -ENOSPC: it is full. */
 int host_list_add(struct host_list *list, const char *hostnqn) must_check;
 bool host_list_has(const struct host_list *list, const char *hostnqn);
+/* In the same order. */
+bool host_list_is_same(const struct host_list *one, const struct host_list *other);
 /* Into an empty one. On failure it has a part, to be freed. */
 int host_list_copy(struct host_list *list, const struct host_list *from) must_check;
 /* It is empty then. */

@@ -13,6 +13,7 @@
 #include "target/conn.h"
 #include "target/fence.h"
 #include "target/reactor_ns.h"
+#include "target/smart_past.h"
 #include "target/target.h"
 
 /* What transports have begun to take down is over when nothing happens for that long. */
@@ -51,6 +52,7 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 	reactor->fence_ns = FENCE_DEADLINE_NS;
 	loop_timer_init(&reactor->fence_timer, fence_expired);
 	list_init(&reactor->range_locks);
+	list_init(&reactor->smart_past);
 	loop_timer_init(&reactor->drain_timer, reactor_drain_expired);
 	loop_flush_init(&reactor->drain_check, reactor_check_drained);
 	error = loop_create(&options, &reactor->loop);
@@ -109,6 +111,7 @@ static void *reactor_main(void *arg)
 			transports[i]->free_state(reactor);
 	reactor_settle(reactor);
 	reactor_ns_detach_all(reactor);
+	smart_past_free_all(reactor);
 	reactor_log_stats(reactor);
 	return NULL;
 }

@@ -47,6 +47,7 @@ struct reactor {
 	uint64_t patience_ns;	       /* see target_settings */
 	uint64_t next_conn_number;     /* counts in steps of the number of reactors */
 	const struct catalog *catalog; /* what counts here */
+	struct list smart_past;	       /* what SMART keeps of namespaces that are gone */
 	struct list range_locks; /* of the namespaces that it orders, see target/range_lock.h */
 	struct reactor_ns **namespaces;	       /* by place->index, CATALOG_MAX_NAMESPACES */
 	struct ctrl *ctrls[REACTOR_MAX_CTRLS]; /* by slot; see ctrl_cntlid() */

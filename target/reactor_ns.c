@@ -11,6 +11,7 @@
 #include "target/catalog.h"
 #include "target/reactor.h"
 #include "target/reservation_visit.h"
+#include "target/smart_past.h"
 #include "target/target.h"
 
 struct reactor_ns *reactor_ns_find(
@@ -26,14 +27,14 @@ void reactor_ns_count_error(struct reactor_ns *ns, uint16_t status)
 	uint16_t code = status & NVME_STATUS_CODE_MASK;
 
 	if (code >= NVME_SC_WRITE_FAULT && code <= NVME_SC_REFTAG_CHECK)
-		ns->nr_media_errors++;
+		ns->sum.nr_media_errors++;
 }
 
 void reactor_ns_note_refused_write(struct reactor_ns *ns)
 {
 	ns->tell_read_only |= !reactor_ns_turned_read_only(ns);
 	ns->refused_write = true;
-	ns->writes_then = ns->counts[NS_COUNT_WRITE].commands;
+	ns->writes_then = ns->sum.counts[NS_COUNT_WRITE].commands;
 }
 
 /* It may outlive the catalog. */
@@ -113,16 +114,29 @@ static void reactor_ns_gone(struct loop_message *message)
 
 void reactor_ns_unused(struct reactor_ns *here)
 {
+	smart_past_keep_rest(here->past, here);
 	here->queue->ops->detach(here->queue);
 	here->gone.fn = reactor_ns_gone;
 	loop_send(here->reactor->target->loop, &here->gone);
 }
 
+/* To others than before: what they have seen stays theirs. The catalog before is there still. */
+static void reactor_ns_show(
+	struct reactor_ns *here, const struct subsys *subsys, const struct host_list *hosts)
+{
+	const struct host_list *before = here->seen_by;
+
+	if (here->generation && (!before != !hosts || (hosts && !host_list_is_same(before, hosts))))
+		(void)smart_past_keep(here->reactor, subsys->nqn, before, here);
+	here->seen_by = hosts;
+}
+
 static int reactor_ns_take_over(void *context, struct subsys *subsys, struct ns *ns)
 {
-	const struct reactor *reactor = context;
+	struct reactor *reactor = context;
 	struct reactor_ns *here = reactor->namespaces[ns->place->index];
 
+	reactor_ns_show(here, subsys, ns->hosts);
 	reactor_ns_describe(here, ns);
 	here->gate &= ~(REACTOR_NS_ANA | REACTOR_NS_WRITE_PROTECTED);
 	if (ns->write_protect)
@@ -139,10 +153,10 @@ static int reactor_ns_let_go(void *context, struct subsys *subsys, struct ns *ns
 	struct reactor *reactor = context;
 	struct reactor_ns *here = reactor->namespaces[ns->place->index];
 
-	(void)subsys;
 	if (!here || here->generation == reactor->catalog->generation)
 		return 0;
 	reactor->namespaces[ns->place->index] = NULL;
+	here->past = smart_past_keep(reactor, subsys->nqn, ns->hosts, here);
 	here->removed = true;
 	if (!here->nr_requests)
 		reactor_ns_unused(here);

@@ -21,12 +21,18 @@ enum ns_counts {
 	NS_COUNT_READ, /* Read, Compare */
 	NS_COUNT_WRITE,
 	NS_COUNT_VERIFY, /* reads, but is no read command */
+	NS_COUNT_COPY,	 /* both, counted by itself */
 };
-#define NR_NS_COUNTS (NS_COUNT_VERIFY + 1)
+#define NR_NS_COUNTS (NS_COUNT_COPY + 1)
 
 struct ns_count {
 	uint64_t commands; /* that have succeeded */
 	uint64_t units;	   /* of 512 bytes */
+};
+
+struct ns_sum {
+	struct ns_count counts[NR_NS_COUNTS];
+	uint64_t nr_media_errors;
 };
 
 /* Bits of a gate. */
@@ -46,11 +52,14 @@ struct reactor_ns {
 	uint64_t generation; /* of the catalog that had it last; 0: none yet */
 	bool removed;
 	struct reactor *reactor;
-	struct ns_count counts[NR_NS_COUNTS];
-	uint64_t nr_media_errors;
+	struct ns_sum sum;
 	bool refused_write; /* the disk, as if it were read-only; WRITES_THEN had succeeded */
 	uint64_t writes_then;
-	bool tell_read_only;	  /* hosts are to hear of it with the next error */
+	bool tell_read_only;	 /* hosts are to hear of it with the next error */
+	struct ns_sum kept;	 /* of SUM, by target/smart_past.h */
+	struct smart_past *past; /* where the rest of it goes, when it has been removed */
+	/* The catalog's: who sees it; NULL: all. */
+	const struct host_list *seen_by;
 	struct loop_message gone; /* to the control thread, which then frees it */
 };
 
@@ -72,8 +81,8 @@ struct reactor_ns *reactor_ns_find(
 
 static inline void reactor_ns_count(struct reactor_ns *ns, enum ns_counts what, uint64_t nr_lbas)
 {
-	ns->counts[what].commands++;
-	ns->counts[what].units += nr_lbas << (ns->ns.lba_shift - 9);
+	ns->sum.counts[what].commands++;
+	ns->sum.counts[what].units += nr_lbas << (ns->ns.lba_shift - 9);
 }
 
 /* A command for NS ends with an error. */
@@ -83,7 +92,7 @@ void reactor_ns_note_refused_write(struct reactor_ns *ns);
 /* ... and has taken none since. */
 static inline bool reactor_ns_turned_read_only(const struct reactor_ns *ns)
 {
-	return ns->refused_write && ns->counts[NS_COUNT_WRITE].commands == ns->writes_then;
+	return ns->refused_write && ns->sum.counts[NS_COUNT_WRITE].commands == ns->writes_then;
 }
 
 static inline void reactor_ns_get(struct reactor_ns *ns)

@@ -17,6 +17,7 @@
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
 #include "target/request_round.h"
+#include "target/smart_past.h"
 #include "target/view.h"
 
 #define SMART_SPARE	      100
@@ -26,8 +27,7 @@
 struct smart_round {
 	struct request_round round;
 	uint32_t nsid; /* NVME_NSID_ALL: of all namespaces that the host sees */
-	struct ns_count counts[NR_NS_COUNTS];
-	uint64_t nr_media_errors;
+	struct ns_sum sum;
 	bool read_only;
 };
 
@@ -43,13 +43,12 @@ uint16_t smart_log_check(const struct request *request)
 }
 
 /* On each reactor. */
-static void smart_add(struct smart_round *smart, const struct reactor_ns *ns)
+static void smart_visit_one(struct smart_round *smart, const struct reactor_ns *ns)
 {
-	for (unsigned i = 0; i < NR_NS_COUNTS; i++) {
-		smart->counts[i].commands += ns->counts[i].commands;
-		smart->counts[i].units += ns->counts[i].units;
-	}
-	smart->nr_media_errors += ns->nr_media_errors;
+	if (smart->nsid == NVME_NSID_ALL)
+		smart_past_add_since(ns, &smart->sum);
+	else
+		smart_past_sum_add(&smart->sum, &ns->sum);
 	smart->read_only |= reactor_ns_turned_read_only(ns);
 }
 
@@ -60,7 +59,9 @@ static void smart_visit(struct request_round *round, struct reactor *reactor)
 
 	for (uint32_t nsid = 1; subsys && nsid < subsys->ns_limit; nsid++)
 		if (subsys->ns[nsid] && (smart->nsid == NVME_NSID_ALL || smart->nsid == nsid))
-			smart_add(smart, reactor_ns_find(reactor, subsys, nsid));
+			smart_visit_one(smart, reactor_ns_find(reactor, subsys, nsid));
+	if (smart->nsid == NVME_NSID_ALL)
+		smart_past_add(reactor, round->nqn, round->hostnqn, &smart->sum);
 }
 
 /* Thousands of 512 bytes, rounded up. */
@@ -69,11 +70,13 @@ static le128_t smart_data_units(uint64_t units)
 	return le128(units / 1000 + (units % 1000 ? 1 : 0));
 }
 
+/* Units read are those of Compare, Read and Verify, commands that read are Compare, Copy and Read,
+ * what writes are Copy and Write (NVM command set 1.0 1.4.2.7, 1.4.2.8, 1.4.2.10). */
 static void smart_fill(
 	const struct smart_round *smart, const struct ctrl *ctrl, struct nvme_log_smart *page)
 {
 	const struct reactor *reactor = ctrl->reactor;
-	const struct ns_count *counts = smart->counts;
+	const struct ns_count *counts = smart->sum.counts;
 
 	*page = (struct nvme_log_smart){
 		.critical_warning =
@@ -84,13 +87,16 @@ static void smart_fill(
 		.spare_threshold = SMART_SPARE_THRESHOLD,
 		.data_units_read = smart_data_units(
 			counts[NS_COUNT_READ].units + counts[NS_COUNT_VERIFY].units),
-		.data_units_written = smart_data_units(counts[NS_COUNT_WRITE].units),
-		.host_reads = le128(counts[NS_COUNT_READ].commands),
-		.host_writes = le128(counts[NS_COUNT_WRITE].commands),
+		.data_units_written = smart_data_units(
+			counts[NS_COUNT_WRITE].units + counts[NS_COUNT_COPY].units),
+		.host_reads =
+			le128(counts[NS_COUNT_READ].commands + counts[NS_COUNT_COPY].commands),
+		.host_writes =
+			le128(counts[NS_COUNT_WRITE].commands + counts[NS_COUNT_COPY].commands),
 		.power_cycles = le128(1),
 		.power_on_hours = le128(
 			(loop_now_ns(reactor->loop) - reactor->started_ns) / SMART_NS_PER_HOUR),
-		.media_errors = le128(smart->nr_media_errors),
+		.media_errors = le128(smart->sum.nr_media_errors),
 		.error_entries = le128(error_log_count(ctrl))};
 }
 

@@ -275,6 +275,21 @@ def test_smart_counts_what_hosts_have_done(hauld, host):
     assert now["media"] == whole["media"]
 
 
+def test_smart_counts_a_copy_as_a_command_that_reads_and_one_that_writes(hauld, host):
+    """NVM command set 1.0 1.4.2.7, 1.4.2.8, 1.4.2.10: its units are those written."""
+    import hosts
+    before = smart(host, 3)
+    with hosts.Queue("tcp", address(hauld, "tcp"), conftest.MAIN) as queue:
+        ranges = b"".join(struct.pack("<8xQH14x", slba, 119) for slba in range(0, 2400, 120))
+        assert queue.status(nvme.COPY, nsid=3, cdw=(4096, 0, 19), write=ranges) == 0
+        assert queue.status(nvme.COPY, nsid=3, cdw=(4096, 0, 0), write=struct.pack("<8xQH14x", 1 << 30, 0)) \
+            == nvme.LBA_OUT_OF_RANGE
+    now = smart(host, 3)
+    assert now["reads"] - before["reads"] == now["writes"] - before["writes"] == 1
+    assert now["written"] - before["written"] in (2, 3), "2400 units, in thousands"
+    assert now["read"] == before["read"]
+
+
 def test_smart_counts_entries_of_the_error_log(host):
     before = smart(host)["errors"]
     host.run(0xC3)

@@ -353,6 +353,80 @@ static void change_of_what_is_hidden_is_not_told(void **state)
 	sim_destroy(sim);
 }
 
+/* --- totals ---------------------------------------------------------------------------------- */
+
+static void expect_writes(struct sim *sim, struct sim_conn *admin, unsigned total)
+{
+	const struct nvme_log_smart *page = (const void *)admin->data;
+
+	sim_get_log(sim, admin, NVME_LOG_SMART, 0, 512, 0);
+	assert_int_equal(page->host_writes.b[0], total);
+}
+
+static void remove_ns(struct sim *sim, uint32_t nsid)
+{
+	struct catalog *catalog = changed(sim);
+	struct subsys *subsys = catalog_find(catalog, SIM_NQN);
+
+	ns_free(subsys->ns[nsid]);
+	subsys->ns[nsid] = NULL;
+	publish(sim, catalog);
+}
+
+/* Whatever comes and goes: what a host has seen counted stays, and nothing else is added. */
+static void smart_totals_never_go_back(void **state)
+{
+	struct sim *sim = create(2);
+	struct sim_conn *a = admin_of(sim, A), *b = admin_of(sim, B);
+	struct sim_conn *queue_b = sim_queue(sim, b, 1, 32), *queue_a;
+	struct catalog *catalog = changed(sim);
+
+	(void)state;
+	be(A);
+	queue_a = sim_queue(sim, a, 1, 32);
+	assert_ptr_not_equal(queue_a->conn->reactor, queue_b->conn->reactor);
+	assert_int_equal(io(sim, queue_a, NVME_OPC_WRITE, HIDDEN), 0);
+	assert_int_equal(io(sim, queue_b, NVME_OPC_WRITE, 5), 0);
+	expect_writes(sim, a, 2);
+	expect_writes(sim, b, 1);
+	SHOW(catalog, HIDDEN, B); /* not A any more */
+	publish(sim, catalog);
+	assert_int_equal(io(sim, queue_b, NVME_OPC_WRITE, HIDDEN), 0);
+	expect_writes(sim, a, 2);
+	expect_writes(sim, b, 2);
+	catalog = changed(sim);
+	SHOW(catalog, HIDDEN, A); /* and back */
+	publish(sim, catalog);
+	assert_int_equal(io(sim, queue_a, NVME_OPC_WRITE, HIDDEN), 0);
+	expect_writes(sim, a, 3);
+	expect_writes(sim, b, 2);
+	remove_ns(sim, HIDDEN);
+	remove_ns(sim, 5);
+	expect_writes(sim, a, 3);
+	expect_writes(sim, b, 2);
+	sim_destroy(sim);
+}
+
+/* What the disk has when its namespace goes counts when it is done. */
+static void smart_totals_have_what_ends_late(void **state)
+{
+	struct sim *sim = create(2);
+	struct sim_conn *a = admin_of(sim, A), *queue = sim_queue(sim, a, 1, 32);
+	struct nvme_cmd cmd = sim_rw(NVME_OPC_WRITE, 0, 8);
+
+	(void)state;
+	sim->auto_disk = false;
+	assert_true(sim_send(sim, queue, &cmd));
+	sim_settle(sim);
+	remove_ns(sim, 1);
+	expect_writes(sim, a, 0);
+	assert_true(sim_do_io(sim, 0, 0));
+	sim_settle(sim);
+	expect_writes(sim, a, 1);
+	sim->auto_disk = true;
+	sim_destroy(sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -362,6 +436,8 @@ int main(void)
 		cmocka_unit_test(flush_of_all_is_of_what_is_seen),
 		cmocka_unit_test(controllers_of_a_namespace_are_those_that_see_it),
 		cmocka_unit_test(smart_adds_up_what_is_seen),
+		cmocka_unit_test(smart_totals_never_go_back),
+		cmocka_unit_test(smart_totals_have_what_ends_late),
 		cmocka_unit_test(just_who_loses_or_gains_sight_is_told),
 		cmocka_unit_test(change_of_what_is_hidden_is_not_told),
 	};
