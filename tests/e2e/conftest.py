@@ -36,8 +36,8 @@ NQN = "nqn.2026-11.io.haul:e2e"
 def pytest_addoption(parser):
     parser.addoption("--transports", help="transports to try")
     parser.addoption("--engines", help="event loop engines to try, for both sides")
-    parser.addoption("--again", action="store_true", help="leave out what is the same for all transports and engines, "
-                     "and most of long tables")
+    parser.addoption("--part", choices=("same", "whole", "again"), help="same: just what is the same for all transports "
+                     "and engines; whole: the rest; again: the rest, without most of long tables")
 
 
 def pytest_configure(config):
@@ -274,12 +274,13 @@ def fio(tmp_path):
 
 
 def is_chosen(item, number_of):
-    """--again; then, and with HAUL_THIN in the environment (slow builds), one in three of a long table of cases."""
-    if item.config.getoption("--again") and not {"transport", "engine"} & set(item.fixturenames):
+    """--part; with "again", and with HAUL_THIN in the environment (slow builds), one in three of a long table of cases."""
+    part = item.config.getoption("--part")
+    if part and (part == "same") == bool({"transport", "engine"} & set(item.fixturenames)):
         return False
     name = (item.path, item.originalname)
     number_of[name] += 1
-    thin = item.config.getoption("--again") or os.environ.get("HAUL_THIN")
+    thin = part == "again" or os.environ.get("HAUL_THIN")
     return not thin or number_of[name] < 4 or number_of[name] % 3 == 0
 
 
