@@ -64,12 +64,14 @@ int reservation_store_format(const struct nvme_uuid *uuid, const struct reservat
 	size_t length;
 	FILE *file = open_memstream(&body, &length);
 	int error = -ENOMEM;
+	bool whole;
 
 	if (!file)
 		return error;
 	reservation_text_put(file, uuid, state);
 	/* What a lack of memory has left out is found here, before it replaces anything. */
-	if (!ferror(file) & !fclose(file))
+	whole = !ferror(file);
+	if (!fclose(file) && whole)
 		error = state_text_seal(
 			RESERVATION_TEXT_KIND, RESERVATION_TEXT_VERSION, body, ret, ret_length);
 	free(body);
