@@ -24,7 +24,7 @@ struct subsys;
 #define ANA_DEFAULT_GROUP 1u
 /* Listeners of two catalogs, each with the lowest free number (catalog_free_portid()). */
 #define ANA_MAX_PORTID	  129u
-/* ANATT, seconds: how long a change may take. Whoever sets the state "change" has to end it. */
+/* ANATT, seconds: how long a change may take. Then target/control_ana_end.h ends it. */
 #define ANA_TRANSITION_S  30u
 /* In place of a port id: all listeners that have no state of their own. */
 #define ANA_OTHER_PORTS	  0u

@@ -24,6 +24,8 @@ static void change_published(struct publish *publish, int error)
 {
 	struct target *target = publish->target;
 
+	if (!error && target->changes.watch)
+		target->changes.watch->counts(target->changes.watch);
 	change_end_current(&target->changes, error, publish->why);
 	target_change_is_over(target);
 }

@@ -25,6 +25,11 @@ struct change {
 	struct list node;
 };
 
+/* Hears of each catalog that has been made to count by a change; it is target->catalog then. */
+struct change_watch {
+	void (*counts)(struct change_watch *watch);
+};
+
 #define CHANGE_WHY_BYTES 2048
 
 struct change_queue {
@@ -32,6 +37,7 @@ struct change_queue {
 	struct list waiting;
 	struct change *current; /* its catalog is being published */
 	struct loop_flush next;
+	struct change_watch *watch; /* NULL: none */
 	char why[CHANGE_WHY_BYTES];
 };
 

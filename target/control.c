@@ -207,15 +207,19 @@ int control_create(struct target *target, const char *config_file, struct contro
 		goto free_control;
 	if (control_sizes_start(&control->sizes, target))
 		goto unreserve_timer;
+	if (control_ana_end_start(&control->ana_end, target))
+		goto stop_sizes;
 	error = control_open(control, why, why_size);
 	if (error)
-		goto stop_sizes;
+		goto close_socket;
 	*ret = control;
 	return 0;
 
-stop_sizes:
+close_socket:
 	if (control->fd >= 0)
 		close(control->fd);
+	control_ana_end_stop(&control->ana_end);
+stop_sizes:
 	(void)control_sizes_stop(&control->sizes);
 unreserve_timer:
 	loop_timer_unreserve(target->loop);
@@ -254,6 +258,7 @@ int control_close(struct control *control)
 	/* Their operations come back, and the poll's last word. */
 	while (control->nr_clients || loop_wait(loop, 0))
 		loop_wait(loop, 0);
+	control_ana_end_stop(&control->ana_end);
 	return control_sizes_stop(&control->sizes) ? 0 : -ETIMEDOUT;
 }
 

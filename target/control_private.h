@@ -10,6 +10,7 @@
 
 #include "target/change.h"
 #include "target/control.h"
+#include "target/control_ana_end.h"
 #include "target/control_client.h"
 #include "target/control_sizes.h"
 
@@ -32,6 +33,7 @@ struct control {
 	uint32_t nr_clients;
 	struct list statuses; /* of struct status, being gathered */
 	struct control_sizes sizes;
+	struct control_ana_end ana_end;
 };
 
 /* The rows of the table of requests. REQUEST is the caller's. */
