@@ -1,10 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT
-# Cases in which what nobody here wrote uses hauld's disk: ext4 and xfs of the kernel, and nvme-cli's I/O commands.
-# Sourced by tests/interop/cases.sh.
-# shellcheck disable=SC2154,SC2086 # tmp, nqn, address, build and disk are shared with cases.sh
-
-# --- file systems --------------------------------------------------------------------------------------------------------
+# ext4 and xfs of the kernel on hauld's disks. Sourced by tests/interop/cases.sh.
+# shellcheck disable=SC2034,SC2086,SC2119,SC2120,SC2154 # variables without blanks, shared by these files
 
 fs_check() {
 	case $1 in
@@ -75,67 +72,10 @@ file_system_outlives_a_killed_hauld() {
 	! kernel_log | grep -E 'I/O error|EXT4-fs error|XFS.*(error|orrupt)' || fail "the kernel saw errors"
 	stop_hauld
 }
+
 # The two others are not among the cases that run always, for the time they take.
 ext4_outlives_a_killed_hauld_tcp() { file_system_outlives_a_killed_hauld tcp ext4; }
+
 ext4_outlives_a_killed_hauld_rdma() { file_system_outlives_a_killed_hauld rdma ext4; }
 xfs_outlives_a_killed_hauld_tcp() { file_system_outlives_a_killed_hauld tcp xfs; }
 xfs_outlives_a_killed_hauld_rdma() { file_system_outlives_a_killed_hauld rdma xfs; }
-
-# --- nvme-cli ------------------------------------------------------------------------------------------------------------
-
-# cli COMMAND OPTION...: nvme-cli on the disk, which has to succeed.
-cli() {
-	local rc=0
-	nvme "$1" "$disk" "${@:2}" > $tmp.said 2>&1 || rc=$?
-	cat $tmp.said
-	[ $rc = 0 ] || fail "nvme $* ended with status $rc: $(tail -1 $tmp.said)"
-}
-
-# cli_fails WORDS COMMAND OPTION...: it has to fail, and say why.
-cli_fails() {
-	local words=$1
-	shift
-	nvme "$1" "$disk" "${@:2}" > $tmp.said 2>&1 && fail "nvme $* succeeded"
-	cat $tmp.said
-	grep -qi "$words" $tmp.said || fail "nvme $*: not '$words' but '$(tail -1 $tmp.said)'"
-}
-
-# blocks_are SLBA FILE: eight blocks, read by nvme-cli.
-blocks_are() {
-	cli read -s "$1" -c 7 -z 4096 -d $tmp.got
-	cmp $tmp.got "$2" || fail "the blocks from $1 are not those of $2"
-}
-
-nvme_cli_sends_each_io_command() {
-	start_hauld "$1"
-	kernel_connect "$1"
-	head -c 4096 /dev/urandom > $tmp.one
-	head -c 4096 /dev/urandom > $tmp.two
-	head -c 4096 /dev/zero > $tmp.zero
-	cli write -s 0 -c 7 -z 4096 -d $tmp.one
-	cli write -s 16 -c 7 -z 4096 -d $tmp.two --force-unit-access
-	blocks_are 0 $tmp.one
-	blocks_are 16 $tmp.two
-	cli compare -s 0 -c 7 -z 4096 -d $tmp.one
-	cli_fails 'compare' compare -s 0 -c 7 -z 4096 -d $tmp.two
-	cli copy --sdlba=64 --slbs=16,0 --blocks=7,7
-	blocks_are 64 $tmp.two
-	blocks_are 72 $tmp.one
-	cli_fails 'range' copy --sdlba=64 --slbs=131072 --blocks=7
-	cli verify -s 0 -c 127
-	cli_fails 'range' verify -s 131072 -c 0
-	cli write-zeroes -s 64 -c 7
-	blocks_are 64 $tmp.zero
-	blocks_are 72 $tmp.one
-	cli write-zeroes -s 72 -c 7 --deac
-	blocks_are 72 $tmp.zero
-	cli dsm --ad --slbs=0,24 --blocks=8,8
-	blocks_are 16 $tmp.two
-	cli_fails 'range' dsm --ad --slbs=131072 --blocks=8
-	cli flush
-	cli_fails 'opcode' write-uncor -s 0 -c 0
-	kernel_disconnect
-	stop_hauld
-}
-nvme_cli_sends_each_io_command_tcp() { nvme_cli_sends_each_io_command tcp; }
-nvme_cli_sends_each_io_command_rdma() { nvme_cli_sends_each_io_command rdma; }

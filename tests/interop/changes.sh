@@ -1,0 +1,122 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+# The kernel's host follows what changes at hauld while it is connected: namespaces, ANA states.
+# Sourced by tests/interop/cases.sh.
+# shellcheck disable=SC2034,SC2086,SC2119,SC2120,SC2154 # variables without blanks, shared by these files
+
+# changes_config TRTYPE NAMESPACE...: a configuration with these.
+changes_config() {
+	local trtype=$1 one
+	shift
+	echo "listen: ['$trtype://$address:4420']"
+	echo "subsystems: [{nqn: $nqn, namespaces: ["
+	for one; do echo "    {$one},"; done
+	echo "]}]"
+}
+
+has_blocks() { [ "$(blockdev --getsz "$1" 2>/dev/null)" = "$2" ]; }
+is_read_only() { [ "$(blockdev --getro "$1")" = 1 ]; }
+is_gone() { [ ! -e "$1" ]; }
+
+# Namespaces come, grow, become read-only and go, by events alone, while fio writes to another one.
+kernel_host_follows_changes() {
+	local ctl=("$build/target/haulctl" --control "$tmp.sock") second
+	truncate -s 64M $tmp.img
+	truncate -s 8M $tmp.second
+	changes_config "$1" "path: $tmp.img, nsid: 1" > $tmp.conf
+	run_hauld --config $tmp.conf --control $tmp.sock
+	kernel_connect "$1"
+	second=${disk%n1}n2 # by the order of coming, not by namespace id
+	kernel_fio --rate=1m &
+	local fio=$!
+	changes_config "$1" "path: $tmp.img, nsid: 1" "path: $tmp.second, nsid: 5" > $tmp.conf
+	"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+	until_true 10 has_blocks "$second" 16384 || fail "the new namespace did not appear"
+	truncate -s 16M $tmp.second
+	until_true 15 has_blocks "$second" 32768 || fail "the namespace did not grow"
+	changes_config "$1" "path: $tmp.img, nsid: 1" > $tmp.conf
+	"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+	until_true 10 is_gone "$second" || fail "the removed namespace did not go"
+	changes_config "$1" "path: $tmp.img, nsid: 1" "path: $tmp.second, nsid: 5, readonly: true" > $tmp.conf
+	# Its disk is free when its last command is over on all reactors.
+	until_true 10 "${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+	until_true 10 is_read_only "$second" || fail "the namespace did not come back read-only"
+	wait $fio || fail "fio on the other namespace failed"
+	kernel_disconnect
+	stop_hauld
+}
+
+# ana_config TRTYPE STATE STATE [NAMESPACE]: two listeners of one subsystem, and what its disk is through each.
+ana_config() {
+	echo "listen: ['$1://$address:4420', '$1://$address:4421']"
+	echo "subsystems: [{nqn: $nqn, ana: ["
+	echo "    {group: 1, state: $2, listeners: ['$1://$address:4420']}, {group: 1, state: $3, listeners: ['$1://$address:4421']}],"
+	echo "  namespaces: [{path: $tmp.img, nsid: 1}${4:+, {$4\}}]}]"
+}
+
+# ana_commands PORT: how many commands have come through it, on I/O queues.
+ana_commands() {
+	"$build/target/haulctl" --control "$tmp.sock" status --json > $tmp.status || return
+	/usr/bin/python3 - $tmp.status "$1" << 'PY'
+import json, sys
+print(sum(queue["commands"] for host in json.load(open(sys.argv[1]))["hosts"] for ctrl in host["controllers"]
+          for queue in ctrl["queues"] if queue["qid"] and queue["local"].endswith(":" + sys.argv[2])))
+PY
+}
+
+# ana_is_used PORT COUNT: some commands more than COUNT have come through it.
+ana_is_used() { [ "$(ana_commands "$1")" -gt $(($2 + 20)) ]; }
+
+ana_is_known() { # STATE...: the kernel has just these, in whatever order
+	[ "$(cat /sys/class/nvme/nvme*/nvme*c*n1/ana_state | sort | tr '\n' ' ')" = "$(printf '%s\n' "$@" | sort | tr '\n' ' ')" ]
+}
+
+# The kernel's native multipath follows the states of two listeners while fio writes and verifies: nothing fails, and I/O
+# comes by the usable way only.
+kernel_host_follows_ana() {
+	local ctl=("$build/target/haulctl" --control "$tmp.sock") trtype=$1 port from to before
+	[ "$(cat /sys/module/nvme_core/parameters/multipath)" = Y ] || skip "this kernel has no native multipath"
+	truncate -s 64M $tmp.img
+	ana_config "$trtype" optimized inaccessible > $tmp.conf
+	run_hauld --config $tmp.conf --control $tmp.sock
+	for port in 4420 4421; do
+		nvme connect -t "$trtype" -a $address -s $port -n $nqn --nr-io-queues=2 --keep-alive-tmo=15 || fail "nvme connect to $port failed: $(kernel_log | tail -1)"
+	done
+	until_true 10 ana_is_known optimized inaccessible || fail "the kernel does not know the states"
+	disk=/dev/$(basename "$(echo /sys/class/nvme-subsystem/nvme-subsys*/nvme*n1 | cut -d' ' -f1)")
+	kernel_fio --bsrange=4k-4k --rate_iops=,25 &
+	local fio=$!
+	from=4420 to=4421
+	for turn in 1 2 3 4; do
+		before=$(ana_commands $to)
+		case $turn in
+		1 | 3) # one after the other, with a change that hosts wait for
+			"${ctl[@]}" ana $nqn 1 change --listener "$trtype://$address:$from" || fail "haulctl ana failed"
+			"${ctl[@]}" ana $nqn 1 non-optimized --listener "$trtype://$address:$to" || fail "haulctl ana failed"
+			"${ctl[@]}" ana $nqn 1 inaccessible --listener "$trtype://$address:$from" || fail "haulctl ana failed"
+			until_true 10 ana_is_known non-optimized inaccessible || fail "the kernel does not know the new states"
+			;;
+		*) # both at once
+			ana_config "$trtype" optimized inaccessible > $tmp.conf
+			"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+			until_true 10 ana_is_known optimized inaccessible || fail "the kernel does not know the new states"
+			;;
+		esac
+		until_true 20 ana_is_used $to "$before" || fail "I/O has not moved to $to"
+		before=$(ana_commands $from)
+		sleep 0.5
+		[ "$(ana_commands $from)" = "$before" ] || fail "I/O still comes by $from"
+		port=$from from=$to to=$port
+	done
+	kill -0 $fio 2>/dev/null || fail "fio ended before all was done"
+	wait $fio || fail "fio failed"
+	ana_config "$trtype" optimized inaccessible "ram: 1M, nsid: 2" > $tmp.conf
+	"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+	until_true 10 has_blocks "${disk%n1}n2" 2048 || fail "the new namespace did not appear"
+	nvme ana-log "$(find /dev -name 'nvme[0-9]' | head -1)" || fail "nvme ana-log failed"
+	nvme disconnect -n $nqn | grep -q 'disconnected 2 ' || fail "nvme disconnect did not find the controllers"
+	kernel_log
+	! kernel_warnings | grep -v 'no usable path - requeuing I/O' || fail "the kernel warned"
+	! kernel_log | grep -iE 'i/o error|no available path' || fail "I/O failed"
+	stop_hauld
+}

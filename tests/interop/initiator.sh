@@ -1,0 +1,130 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+# Our initiator on the kernel's target and on hauld: haul, the fio engine, and programs of users.
+# Sourced by tests/interop/cases.sh.
+# shellcheck disable=SC2034,SC2086,SC2119,SC2120,SC2154 # variables without blanks, shared by these files
+
+haul_discovers_kernel_target() {
+	need_haul
+	start_kernel_target "$1"
+	"$haul" discover "$1://$address:4420" > $tmp.found || fail "haul discover ended with status $?"
+	cat $tmp.found
+	grep -q $nqn $tmp.found || fail "haul discover does not list $nqn"
+}
+
+haul_identifies_kernel_target() {
+	need_haul
+	start_kernel_target "$1"
+	"$haul" id --json "$1://$address:4420/$nqn" > $tmp.id || fail "haul id ended with status $?"
+	cat $tmp.id
+	/usr/bin/python3 -m json.tool $tmp.id > /dev/null || fail "haul id --json printed no JSON"
+	grep -q 67108864 $tmp.id || fail "haul id does not know the disk's size"
+}
+
+# The kernel lets subsystems have any name: found, shown and written to under it, and taken without being named.
+haul_takes_a_free_form_name_tcp() {
+	need_haul
+	local nqn=testnqn uri=tcp://$address:4420
+	start_kernel_target tcp
+	"$haul" discover "$uri" | tee $tmp.found
+	grep -q "$uri/testnqn\$" $tmp.found || fail "haul discover does not list testnqn"
+	"$haul" id "$uri/testnqn" > $tmp.id || fail "haul id ended with status $?"
+	"$haul" id "$uri" > $tmp.only || fail "haul id without a name ended with status $?"
+	grep -q '^subsystem *testnqn$' $tmp.only || fail "the only subsystem was not taken: $(cat $tmp.only)"
+	engine_fio "$uri/testnqn/1"
+}
+
+haul_follows_a_referral_of_the_kernel_tcp() {
+	need_haul
+	local uri=tcp://$address:4420 other=tcp://$address:4421 nqn=testnqn
+	start_kernel_target tcp
+	truncate -s 64M $tmp.img
+	run_hauld --listen "$other" --export "$tmp.img,nqn=nqn.2024-01.org.example:referred"
+	tests/lab/nvmet refer "$uri" "$other" || fail "nvmet refused the referral"
+	"$haul" discover "$uri" > $tmp.found || fail "haul discover ended with status $?"
+	cat $tmp.found
+	grep -q "^referral .*4421" $tmp.found || fail "haul discover does not list the referral"
+	grep -q "$uri/testnqn\$" $tmp.found || fail "haul discover does not list what the kernel offers"
+	grep -q "$other/nqn.2024-01.org.example:referred" $tmp.found || fail "haul discover does not follow the referral"
+	stop_hauld
+	"$haul" discover "$uri" > $tmp.found 2> $tmp.warning || fail "haul discover ended with status $? when the referral was dead"
+	cat $tmp.warning
+	grep -q '^haul: warning: ' $tmp.warning || fail "haul discover does not warn of a dead referral"
+	grep -q "$uri/testnqn\$" $tmp.found || fail "a dead referral hides what the kernel offers"
+}
+
+engine_to_kernel_target() {
+	start_kernel_target "$1"
+	engine_fio "$1://$address/$nqn/1"
+	warnings=$(kernel_warnings) && fail "the kernel warned: $(tail -1 <<< "$warnings")"
+	return 0
+}
+
+engine_to_hauld() {
+	start_hauld "$1"
+	engine_fio "$1://$address/$nqn/1"
+	stop_hauld
+}
+
+# A program with registered memory that forks: parent, child and device each keep what is theirs (PITFALLS B120).
+users_program_that_forks_rdma() {
+	start_hauld rdma
+	"$build/tests/e2e/user" fork "rdma://$address/$nqn/1" io_uring 40 < /dev/null || fail "the program ended with status $?"
+	stop_hauld
+}
+
+# rdma_objects: how many objects of each kind the kernel keeps for rxe0.
+rdma_objects() { rdma resource show rxe0 | grep -oE '(qp|cq|mr|pd|srq|cm_id) [0-9]+' | tr '\n' ' '; }
+
+# soft-RoCE has been known to run out of memory after a hundred rounds, because of objects that programs left (B122).
+users_program_connects_again_and_again_rdma() {
+	local user=$build/tests/e2e/user before i
+	start_hauld rdma
+	"$user" rounds "rdma://$address/$nqn/1" io_uring 1 || fail "the first round ended with status $?"
+	before=$(rdma_objects)
+	"$user" rounds "rdma://$address/$nqn/1" io_uring 25 || fail "250 connections ended with status $?"
+	for ((i = 0; i < 25; i++)); do
+		[ "$(rdma_objects)" != "$before" ] || break
+		sleep 0.2
+	done
+	echo "before: $before after: $(rdma_objects)"
+	[ "$(rdma_objects)" = "$before" ] || fail "objects are left: before $before, after $(rdma_objects)"
+	stop_hauld
+	! grep -E 'error|cannot' $tmp.hauld || fail "hauld complained: $(grep -E 'error|cannot' $tmp.hauld | tail -1)"
+}
+
+# The MTU of the port changes under load: no queue is lost, and the data is right (B124).
+queues_outlive_a_change_of_mtu_rdma() {
+	local load i
+	start_hauld rdma
+	engine_fio "rdma://$address/$nqn/1" --rate=1m &
+	load=$!
+	# The first association looks the sizes up.
+	while [ "$(grep -c " connected to $nqn" $tmp.hauld)" -lt 2 ] && kill -0 $load; do
+		sleep 0.1
+	done
+	for ((i = 0; ; i++)); do
+		ip link set rdma0 mtu $((i % 2 ? 4500 : 1500))
+		sleep 0.3
+		kill -0 $load 2> /dev/null || break
+	done
+	ip link set rdma0 mtu 4500
+	echo "$i changes"
+	wait $load || fail "fio ended with status $?"
+	stop_hauld
+	[ $i -ge 4 ] || fail "the load was over after $i changes"
+	[ "$(grep -c " connected to $nqn" $tmp.hauld)" = 2 ] || fail "a queue was lost"
+}
+
+engine_has_its_data_in_huge_pages() {
+	local iomem before
+	before=$(cat /proc/sys/vm/nr_hugepages)
+	echo 16 > /proc/sys/vm/nr_hugepages
+	grep -q 'HugePages_Free: *16$' /proc/meminfo || skip "no huge pages: $(grep HugePages_Free /proc/meminfo)"
+	start_hauld "$1"
+	for iomem in mmaphuge shmhuge; do
+		engine_fio "$1://$address/$nqn/1" --iomem=$iomem
+	done
+	stop_hauld
+	echo "$before" > /proc/sys/vm/nr_hugepages
+}
