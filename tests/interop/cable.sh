@@ -8,7 +8,9 @@
 
 # wire_up: two RDMA devices at the two ends of a cable (veth), 10.9.1.1 and 10.9.1.2, both in this machine. The kernel would
 # keep traffic between two addresses of its own off the cable: routes that only locally made packets follow send it there.
+# The case's address is then 10.9.1.2.
 wire_up() {
+	address=10.9.1.2
 	[ ! -e /sys/class/net/wire1 ] || return 0
 	ip link add wire1 mtu 4500 type veth peer name wire2 mtu 4500
 	local i
@@ -38,36 +40,4 @@ captured() {
 	capture_stop $tmp.pcap > /dev/null
 	cp $tmp.pcap "$file"
 	[ $rc = 0 ] || exit $rc
-}
-
-# The same reader on two kernels, to know that it is not the reader.
-capture_of_two_kernels_rdma() {
-	wire_up
-	address=10.9.1.2
-	start_kernel_target rdma
-	captured two-kernels-nvme-rdma kernel_host_writes_and_reads rdma
-}
-
-capture_of_a_kernel_host_and_hauld_rdma() {
-	wire_up
-	address=10.9.1.2
-	start_hauld rdma $address
-	captured kernel-host-and-hauld-nvme-rdma kernel_host_writes_and_reads rdma
-	stop_hauld
-}
-
-capture_of_engine_and_hauld_rdma() {
-	wire_up
-	address=10.9.1.2
-	start_hauld rdma $address
-	captured engine-and-hauld-nvme-rdma engine_fio "rdma://$address/$nqn/1"
-	stop_hauld
-}
-
-capture_of_a_kernel_host_and_hauld_tcp() {
-	wire_up
-	address=10.9.1.2
-	start_hauld tcp $address
-	captured kernel-host-and-hauld-nvme-tcp kernel_host_writes_and_reads tcp --hdr-digest --data-digest
-	stop_hauld
 }

@@ -27,8 +27,7 @@ kernel_host_follows_changes() {
 	run_hauld --config $tmp.conf --control $tmp.sock
 	kernel_connect "$1"
 	second=${disk%n1}n2 # by the order of coming, not by namespace id
-	kernel_fio --rate=1m &
-	local fio=$!
+	kernel_load
 	changes_config "$1" "path: $tmp.img, nsid: 1" "path: $tmp.second, nsid: 5" > $tmp.conf
 	"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
 	until_true 10 has_blocks "$second" 16384 || fail "the new namespace did not appear"
@@ -41,7 +40,7 @@ kernel_host_follows_changes() {
 	# Its disk is free when its last command is over on all reactors.
 	until_true 10 "${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
 	until_true 10 is_read_only "$second" || fail "the namespace did not come back read-only"
-	wait $fio || fail "fio on the other namespace failed"
+	fio_load_stop
 	kernel_disconnect
 	stop_hauld
 }
@@ -57,11 +56,8 @@ ana_config() {
 # ana_commands PORT: how many commands have come through it, on I/O queues.
 ana_commands() {
 	"$build/target/haulctl" --control "$tmp.sock" status --json > $tmp.status || return
-	/usr/bin/python3 - $tmp.status "$1" << 'PY'
-import json, sys
-print(sum(queue["commands"] for host in json.load(open(sys.argv[1]))["hosts"] for ctrl in host["controllers"]
-          for queue in ctrl["queues"] if queue["qid"] and queue["local"].endswith(":" + sys.argv[2])))
-PY
+	awk -v port=":$1\"" '/"qid":/ {io = !/:0,/} /"local":/ {here = index($0, port)}
+		/"commands":/ && io && here {split($0, word, /[:,]/); sum += word[2]} END {print sum + 0}' $tmp.status
 }
 
 # ana_is_used PORT COUNT: some commands more than COUNT have come through it.
@@ -84,8 +80,7 @@ kernel_host_follows_ana() {
 	done
 	until_true 10 ana_is_known optimized inaccessible || fail "the kernel does not know the states"
 	disk=/dev/$(basename "$(echo /sys/class/nvme-subsystem/nvme-subsys*/nvme*n1 | cut -d' ' -f1)")
-	kernel_fio --bsrange=4k-4k --rate_iops=,25 &
-	local fio=$!
+	kernel_load --bsrange=4k-4k
 	from=4420 to=4421
 	for turn in 1 2 3 4; do
 		before=$(ana_commands $to)
@@ -108,8 +103,7 @@ kernel_host_follows_ana() {
 		[ "$(ana_commands $from)" = "$before" ] || fail "I/O still comes by $from"
 		port=$from from=$to to=$port
 	done
-	kill -0 $fio 2>/dev/null || fail "fio ended before all was done"
-	wait $fio || fail "fio failed"
+	fio_load_stop
 	ana_config "$trtype" optimized inaccessible "ram: 1M, nsid: 2" > $tmp.conf
 	"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
 	until_true 10 has_blocks "${disk%n1}n2" 2048 || fail "the new namespace did not appear"

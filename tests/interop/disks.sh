@@ -55,7 +55,7 @@ kernel_host_mounts_a_disk_of_4096_byte_blocks_tcp() {
 	cp $tmp.pattern $tmp.mount/file
 	fstrim $tmp.mount || fail "fstrim failed: discards that the disk lacks are no error"
 	umount $tmp.mount
-	echo 3 > /proc/sys/vm/drop_caches
+	blockdev --flushbufs "$disk"
 	mount "$disk" $tmp.mount || fail "mount failed the second time"
 	cmp $tmp.pattern $tmp.mount/file || fail "the file is another one"
 	umount $tmp.mount

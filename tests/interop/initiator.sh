@@ -4,21 +4,18 @@
 # Sourced by tests/interop/cases.sh.
 # shellcheck disable=SC2034,SC2086,SC2119,SC2120,SC2154 # variables without blanks, shared by these files
 
-haul_discovers_kernel_target() {
+# haul finds and identifies what the kernel exports; our engine writes and reads it.
+haul_and_engine_use_a_kernel_target() {
 	need_haul
 	start_kernel_target "$1"
 	"$haul" discover "$1://$address:4420" > $tmp.found || fail "haul discover ended with status $?"
 	cat $tmp.found
 	grep -q $nqn $tmp.found || fail "haul discover does not list $nqn"
-}
-
-haul_identifies_kernel_target() {
-	need_haul
-	start_kernel_target "$1"
 	"$haul" id --json "$1://$address:4420/$nqn" > $tmp.id || fail "haul id ended with status $?"
-	cat $tmp.id
-	/usr/bin/python3 -m json.tool $tmp.id > /dev/null || fail "haul id --json printed no JSON"
+	/usr/bin/python3 -m json.tool $tmp.id || fail "haul id --json printed no JSON"
 	grep -q 67108864 $tmp.id || fail "haul id does not know the disk's size"
+	engine_fio "$1://$address/$nqn/1"
+	kernel_is_calm
 }
 
 # The kernel lets subsystems have any name: found, shown and written to under it, and taken without being named.
@@ -26,7 +23,8 @@ haul_takes_a_free_form_name_tcp() {
 	need_haul
 	local nqn=testnqn uri=tcp://$address:4420
 	start_kernel_target tcp
-	"$haul" discover "$uri" | tee $tmp.found
+	"$haul" discover "$uri" > $tmp.found || fail "haul discover ended with status $?"
+	cat $tmp.found
 	grep -q "$uri/testnqn\$" $tmp.found || fail "haul discover does not list testnqn"
 	"$haul" id "$uri/testnqn" > $tmp.id || fail "haul id ended with status $?"
 	"$haul" id "$uri" > $tmp.only || fail "haul id without a name ended with status $?"
@@ -53,16 +51,16 @@ haul_follows_a_referral_of_the_kernel_tcp() {
 	grep -q "$uri/testnqn\$" $tmp.found || fail "a dead referral hides what the kernel offers"
 }
 
-engine_to_kernel_target() {
-	start_kernel_target "$1"
-	engine_fio "$1://$address/$nqn/1"
-	warnings=$(kernel_warnings) && fail "the kernel warned: $(tail -1 <<< "$warnings")"
-	return 0
+engine_to_hauld_tcp() {
+	start_hauld tcp
+	engine_fio "tcp://$address/$nqn/1"
+	stop_hauld
 }
 
-engine_to_hauld() {
-	start_hauld "$1"
-	engine_fio "$1://$address/$nqn/1"
+engine_to_hauld_rdma() {
+	wire_up
+	start_hauld rdma
+	captured engine-and-hauld-nvme-rdma engine_fio "rdma://$address/$nqn/1"
 	stop_hauld
 }
 
@@ -93,38 +91,36 @@ users_program_connects_again_and_again_rdma() {
 	! grep -E 'error|cannot' $tmp.hauld || fail "hauld complained: $(grep -E 'error|cannot' $tmp.hauld | tail -1)"
 }
 
+are_connected() { [ "$(grep -c " connected to $nqn" $tmp.hauld)" = "$1" ]; }
+
 # The MTU of the port changes under load: no queue is lost, and the data is right (B124).
 queues_outlive_a_change_of_mtu_rdma() {
-	local load i
+	local mtu
 	start_hauld rdma
-	engine_fio "rdma://$address/$nqn/1" --rate=1m &
-	load=$!
+	engine_options "rdma://$address/$nqn/1"
+	fio_load "${engine[@]}"
 	# The first association looks the sizes up.
-	while [ "$(grep -c " connected to $nqn" $tmp.hauld)" -lt 2 ] && kill -0 $load; do
-		sleep 0.1
+	until_true 30 are_connected 2 || fail "the engine did not connect"
+	for mtu in 1500 4500 1500 4500 1500 4500; do
+		ip link set rdma0 mtu $mtu
+		sleep 0.5
 	done
-	for ((i = 0; ; i++)); do
-		ip link set rdma0 mtu $((i % 2 ? 4500 : 1500))
-		sleep 0.3
-		kill -0 $load 2> /dev/null || break
-	done
-	ip link set rdma0 mtu 4500
-	echo "$i changes"
-	wait $load || fail "fio ended with status $?"
+	fio_load_stop
 	stop_hauld
-	[ $i -ge 4 ] || fail "the load was over after $i changes"
-	[ "$(grep -c " connected to $nqn" $tmp.hauld)" = 2 ] || fail "a queue was lost"
+	are_connected 2 || fail "a queue was lost"
 }
 
 engine_has_its_data_in_huge_pages() {
-	local iomem before
+	local before rc=0
 	before=$(cat /proc/sys/vm/nr_hugepages)
 	echo 16 > /proc/sys/vm/nr_hugepages
 	grep -q 'HugePages_Free: *16$' /proc/meminfo || skip "no huge pages: $(grep HugePages_Free /proc/meminfo)"
 	start_hauld "$1"
-	for iomem in mmaphuge shmhuge; do
-		engine_fio "$1://$address/$nqn/1" --iomem=$iomem
-	done
+	engine_options "$1://$address/$nqn/1"
+	fio_run "${engine[@]}" --rw=randwrite --bsrange=4k-64k --size=4M --iodepth=16 --do_verify=1 --stonewall \
+		--name=mmap --iomem=mmaphuge --name=shm --iomem=shmhuge || rc=$?
+	fio_result $rc
+	[ "$written $read_back" = "8192 8192" ] || fail "fio's verify phases did not read back what was written"
 	stop_hauld
 	echo "$before" > /proc/sys/vm/nr_hugepages
 }

@@ -4,29 +4,36 @@
 # Sourced by tests/interop/cases.sh.
 # shellcheck disable=SC2034,SC2086,SC2119,SC2120,SC2154 # variables without blanks, shared by these files
 
-kernel_host_to_kernel_target() {
-	start_kernel_target "$1"
-	kernel_host_writes_and_reads "$1"
+kernel_host_to_kernel_target_tcp() {
+	start_kernel_target tcp
+	kernel_host_writes_and_reads tcp
 }
 
-kernel_host_discovers_hauld() {
-	start_hauld "$1"
-	nvme discover -t "$1" -a $address -s 4420 | tee $tmp.discovery
-	grep -q "subnqn: *$nqn" $tmp.discovery || fail "the discovery log does not list $nqn"
+# Captured, to know of the reader, too: what it complains of here is not hauld's.
+kernel_host_to_kernel_target_rdma() {
+	wire_up
+	start_kernel_target rdma
+	captured two-kernels-nvme-rdma kernel_host_writes_and_reads rdma
+}
+
+# kernel_host_to_hauld NAME TRTYPE [nvme connect option...]: NAME is the capture's.
+kernel_host_to_hauld() {
+	start_hauld "$2"
+	captured "$1" kernel_host_attaches "${@:2}"
 	stop_hauld
 }
 
-kernel_host_to_hauld() {
-	start_hauld "$1"
+kernel_host_attaches() {
 	kernel_connect "$@"
-	nvme id-ctrl "$disk" | head -30
+	nvme id-ctrl "$disk" > $tmp.page || fail "nvme id-ctrl failed"
 	[ "$(blockdev --getsize64 "$disk")" = $((64 << 20)) ] || fail "the disk has $(blockdev --getsize64 "$disk") bytes"
 	kernel_fio
 	kernel_disconnect
-	stop_hauld
 }
 
-kernel_host_to_hauld_tcp_with_digests() { kernel_host_to_hauld tcp --hdr-digest --data-digest; }
+kernel_host_to_hauld_rdma() { wire_up && kernel_host_to_hauld kernel-host-and-hauld-nvme-rdma rdma; }
+kernel_host_to_hauld_tcp() { wire_up && kernel_host_to_hauld kernel-host-and-hauld-nvme-tcp tcp; }
+kernel_host_to_hauld_tcp_with_digests() { wire_up && kernel_host_to_hauld digests-nvme-tcp tcp --hdr-digest --data-digest; }
 
 # Both sides use the smaller of the two queue sizes to its last entry. A command too many would end the association.
 kernel_host_at_several_queue_sizes() {
@@ -38,14 +45,14 @@ kernel_host_at_several_queue_sizes() {
 		echo "queue size $size: SQSIZE $got"
 		[ "$got" = $(($3 < size ? $3 - 1 : size - 1)) ] || fail "at queue size $size SQSIZE is $got"
 		fio --name=full --filename="$disk" --ioengine=libaio --direct=1 --rw=randread --bs=4k --io_size=$((8 * size))k \
-			--iodepth="$size" --iodepth_batch_submit="$size" > $tmp.json || fail "fio failed at queue size $size: $(tail -1 $tmp.json)"
+			--iodepth="$size" --iodepth_batch_submit="$size" > $tmp.fio || fail "fio failed at queue size $size: $(tail -1 $tmp.fio)"
 		kernel_disconnect
 	done
 	stop_hauld
 }
 
-kernel_host_at_several_queue_sizes_tcp() { kernel_host_at_several_queue_sizes tcp "16 32 128 1024" 1024; }
-kernel_host_at_several_queue_sizes_rdma() { kernel_host_at_several_queue_sizes rdma "16 32 128 256" 256; }
+kernel_host_at_several_queue_sizes_tcp() { kernel_host_at_several_queue_sizes tcp "16 128 1024" 1024; }
+kernel_host_at_several_queue_sizes_rdma() { kernel_host_at_several_queue_sizes rdma "16 128 256" 256; }
 
 # refused WORDS OPTION...: nvme connect fails, and the kernel says why.
 refused() {
@@ -78,7 +85,9 @@ kernel_host_is_told_why_it_is_refused_tcp() {
 # A listener on every address: the discovery log names the one that the host came in on, and connect-all attaches from it.
 kernel_host_connects_all_through_a_wildcard_listener() {
 	start_hauld "$1" 0.0.0.0
-	nvme discover -t "$1" -a $address -s 4420 | tee $tmp.discovery
+	nvme discover -t "$1" -a $address -s 4420 > $tmp.discovery || fail "nvme discover failed"
+	cat $tmp.discovery
+	grep -q "subnqn: *$nqn" $tmp.discovery || fail "the discovery log does not list $nqn"
 	grep -q "traddr: *$address\$" $tmp.discovery || fail "the discovery log does not name $address"
 	nvme connect-all -t "$1" -a $address -s 4420 --nr-io-queues=1 || fail "nvme connect-all failed"
 	wait_for_disk
@@ -87,19 +96,16 @@ kernel_host_connects_all_through_a_wildcard_listener() {
 	stop_hauld
 }
 
-# Controller resets while fio writes: every queue goes and comes back, and the data is right.
+# Controller resets while fio writes: every queue goes and comes back, I/O goes on after each, and the data is right.
 kernel_host_resets_hauld_under_load() {
 	start_hauld "$1"
 	kernel_connect "$1" --queue-size=16
-	local i controller=${disk%n1}
-	(
-		for i in 1 2 3; do
-			sleep 1
-			nvme reset "$controller" || exit 1
-		done
-	) &
-	kernel_fio --rate=2m
-	wait $! || fail "nvme reset failed"
+	kernel_load
+	for _ in 1 2 3; do
+		nvme reset "${disk%n1}" || fail "nvme reset failed"
+		until_true 20 wrote_more_than $(($(nr_writes) + 16)) || fail "no I/O after a reset"
+	done
+	fio_load_stop
 	kernel_log
 	nvme disconnect -n $nqn
 	stop_hauld
@@ -123,12 +129,9 @@ kernel_host_discards_on_hauld() {
 hauld_drains_under_a_kernel_host() {
 	start_hauld "$1"
 	kernel_connect "$1" --ctrl-loss-tmo=1 --reconnect-delay=1
-	fio --name=load --filename="$disk" --ioengine=libaio --direct=1 --rw=randwrite --bs=4k --iodepth=32 --time_based --runtime=60 \
-		> $tmp.load 2>&1 &
-	local load=$!
-	sleep 3
+	kernel_load --iodepth=32 --bsrange=4k-4k --thinktime=0
 	stop_hauld
 	nvme disconnect-all
-	wait $load && fail "fio did not notice that the target is gone"
+	wait "$load" && fail "fio did not notice that the target is gone"
 	return 0
 }
