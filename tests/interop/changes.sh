@@ -114,3 +114,72 @@ kernel_host_follows_ana() {
 	! kernel_log | grep -iE 'i/o error|no available path' || fail "I/O failed"
 	stop_hauld
 }
+
+# discovery_is STATE: of the persistent discovery controller, whose name discovery becomes.
+discovery_is() {
+	local ctrl
+	for ctrl in /sys/class/nvme/nvme*; do
+		[ "$(cat "$ctrl/cntrltype" 2>/dev/null)" = discovery ] || continue
+		discovery=${ctrl##*/}
+		[ "$(cat "$ctrl/state")" = "$1" ]
+		return
+	done
+	return 1
+}
+
+# subsystems_are NQN...: the kernel is connected to just these, in whatever order.
+subsystems_are() { [ "$(cat /sys/class/nvme/*/subsysnqn | grep -v discovery | sort | tr '\n' ' ')" = "$(printf '%s\n' "$@" | sort | tr '\n' ' ')" ]; }
+
+# discovery_config TRTYPE NQN...
+discovery_config() {
+	local one
+	echo "listen: ['$1://$address:4420']"
+	echo "subsystems:"
+	for one in "${@:2}"; do echo "  - {nqn: $one, namespaces: [{ram: 1M, nsid: 1}]}"; done
+}
+
+# kernel_events: the lines of the kernel's events, as udev gets them (NETLINK_KOBJECT_UEVENT).
+kernel_events() {
+	exec /usr/bin/python3 -u -c 'import socket
+events = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15)
+events.bind((0, 1))
+print("listening")
+while True:
+    print(events.recv(65536).decode(errors="replace").replace("\0", "\n"))'
+}
+discovery_told() { [ "$(grep -c "^$1\$" $tmp.events)" -ge "$2" ]; }
+
+# What udev does with the events that the kernel makes of ours, step by step: a discovery controller that stays, an event for
+# each change, and connect-all through it. It comes back after a crash of hauld and says so.
+kernel_host_keeps_discovery() {
+	local ctl=("$build/target/haulctl" --control "$tmp.sock") discovery events
+	discovery_config "$1" $nqn > $tmp.conf
+	run_hauld --config $tmp.conf --control $tmp.sock
+	kernel_events > $tmp.events &
+	events=$!
+	until_true 20 grep -q listening $tmp.events || fail "nobody listens for the kernel's events"
+	nvme discover -p -t "$1" -a $address -s 4420 --reconnect-delay=1 > $tmp.discovery || fail "nvme discover -p failed"
+	grep -q "subnqn: *$nqn\$" $tmp.discovery || fail "the discovery log does not list $nqn"
+	discovery_is live || fail "there is no discovery controller"
+	nvme connect-all -p -t "$1" -a $address -s 4420 --reconnect-delay=1 --nr-io-queues=1 || fail "nvme connect-all -p failed"
+	until_true 10 subsystems_are $nqn || fail "connect-all did not connect $nqn"
+	discovery_config "$1" $nqn $nqn-2 > $tmp.conf
+	"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+	until_true 10 discovery_told NVME_AEN=0x70f002 1 || { cat $tmp.events $tmp.hauld; fail "the kernel made no event of the new subsystem"; }
+	nvme connect-all --device=$discovery --nr-io-queues=1 || fail "nvme connect-all through $discovery failed"
+	until_true 10 subsystems_are $nqn $nqn-2 || fail "the new subsystem was not connected"
+	discovery_config "$1" $nqn-2 > $tmp.conf
+	"${ctl[@]}" apply $tmp.conf || fail "haulctl apply failed"
+	until_true 10 discovery_told NVME_AEN=0x70f002 2 || fail "the kernel made no event of the subsystem that went"
+	nvme discover --device=$discovery > $tmp.discovery || fail "nvme discover through $discovery failed"
+	! grep -q "subnqn: *$nqn\$" $tmp.discovery || fail "the discovery log still lists $nqn"
+	kill -9 "$hauld_pid"
+	wait "$hauld_pid"
+	run_hauld --config $tmp.conf --control $tmp.sock
+	until_true 30 discovery_told NVME_EVENT=rediscover 1 || fail "the discovery controller did not come back"
+	until_true 10 discovery_is live || fail "the discovery controller is not live"
+	kill $events
+	cat $tmp.events
+	kernel_log
+	stop_hauld
+}
