@@ -3,6 +3,7 @@
  * The status as clients see it.
  */
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,11 @@
 #include "target/control_private.h"
 #include "target/control_status.h"
 #include "target/port.h"
+#include "target/reservation_owner.h"
 #include "target/target.h"
+
+/* Of all namespaces together, 2 MiB of text; what is left out is counted. */
+#define DESCRIBE_MAX_REGISTRANTS 16384
 
 /* --- the process ----------------------------------------------------------------------------- */
 
@@ -57,6 +62,8 @@ static void describe_target(struct json_object *status, const struct control *co
 	control_json_number(json, "namespace_places", ns_places_count(target->catalog->places));
 	control_json_number(json, "descriptors", describe_descriptors());
 	control_json_number(json, "resident_bytes", describe_resident());
+	if (state_dir_is_there(&target->reservations->state_dir))
+		control_json_text(json, "state_directory", target->reservations->state_dir.path);
 }
 
 /* --- the catalog ----------------------------------------------------------------------------- */
@@ -96,7 +103,66 @@ static void describe_allowed(struct json_object *json, bool listed, const struct
 		json_object_array_add(list, json_object_new_string(hosts->nqn[i]));
 }
 
-static void describe_ns(struct json_object *list, const struct ns *ns)
+/* --- reservations and write protection ------------------------------------------------------- */
+
+static const char *const describe_reservation_types[] = {
+	[NVME_RESERVATION_NONE] = "none",
+	[NVME_RESERVATION_WRITE_EXCLUSIVE] = "write-exclusive",
+	[NVME_RESERVATION_EXCLUSIVE_ACCESS] = "exclusive-access",
+	[NVME_RESERVATION_WRITE_EXCLUSIVE_REGISTRANTS] = "write-exclusive-registrants-only",
+	[NVME_RESERVATION_EXCLUSIVE_ACCESS_REGISTRANTS] = "exclusive-access-registrants-only",
+	[NVME_RESERVATION_WRITE_EXCLUSIVE_ALL] = "write-exclusive-all-registrants",
+	[NVME_RESERVATION_EXCLUSIVE_ACCESS_ALL] = "exclusive-access-all-registrants",
+};
+
+static const char *const describe_write_protects[] = {
+	[NVME_WRITE_PROTECT_NONE] = "none",
+	[NVME_WRITE_PROTECT_SET] = "set",
+	[NVME_WRITE_PROTECT_UNTIL_POWER_CYCLE] = "until-power-cycle",
+};
+
+/* As a host's id elsewhere. */
+static void describe_hostid(struct json_object *json, const char *key, const uint8_t *host)
+{
+	struct nvme_uuid id;
+	char text[NVME_UUID_TEXT];
+
+	memcpy(&id, host, sizeof(id));
+	nvme_uuid_format(&id, text);
+	control_json_text(json, key, text);
+}
+
+static void describe_registrant(struct json_object *list, const struct reservation *state,
+	const struct registrant *registrant)
+{
+	struct json_object *json = control_json_entry(list);
+	char key[2 + 16 + 1];
+
+	snprintf(key, sizeof(key), "0x%016" PRIx64, registrant->key);
+	describe_hostid(json, "host", registrant->host);
+	control_json_text(json, "key", key);
+	control_json_flag(json, "holder", reservation_holds(state, registrant->host));
+}
+
+static void describe_reservation(
+	struct json_object *ns, const struct reservation *state, uint32_t *room)
+{
+	struct json_object *json = control_json_object(ns, "reservation");
+	struct json_object *list;
+
+	control_json_text(json, "type", describe_reservation_types[state->type]);
+	if (state->type && !reservation_is_shared(state))
+		describe_hostid(json, "holder", state->holder);
+	control_json_number(json, "generation", state->generation);
+	control_json_flag(json, "persists", state->ptpl);
+	control_json_number(json, "nr_registrants", state->nr);
+	list = control_json_list(json, "registrants");
+	for (uint32_t i = 0; i < state->nr && *room; i++, --*room)
+		describe_registrant(list, state, &state->registrants[i]);
+}
+
+/* ROOM: registrants that may be listed yet. */
+static void describe_ns(struct json_object *list, const struct ns *ns, uint32_t *room)
 {
 	struct json_object *json = control_json_entry(list);
 	const struct backend *backend = ns->place->backend;
@@ -111,10 +177,17 @@ static void describe_ns(struct json_object *list, const struct ns *ns)
 	control_json_number(json, "block_bytes", 1u << ns->lba_shift);
 	control_json_number(json, "size_bytes", ns->nr_lbas << ns->lba_shift);
 	control_json_flag(json, "read_only", ns->read_only);
+	control_json_flag(json, "configured_read_only", ns->always_read_only);
 	control_json_flag(json, "write_protected", ns->write_protect);
+	control_json_text(json, "write_protect", describe_write_protects[ns->write_protect]);
+	/* The other state ends with the process. */
+	control_json_flag(
+		json, "write_protect_stored", ns->write_protect == NVME_WRITE_PROTECT_SET);
 	control_json_number(json, "ana_group", ns->ana_group);
 	control_json_text(json, "state", backend->size_error ? "lost" : "ready");
 	describe_allowed(json, ns->hosts, ns->hosts);
+	if (ns->reservation)
+		describe_reservation(json, ns->reservation->state, room);
 }
 
 static void describe_ana_at(struct json_object *list, const struct subsys *subsys, uint32_t group,
@@ -150,6 +223,7 @@ static void describe_ana(
 static void describe_subsystems(struct json_object *status, const struct catalog *catalog)
 {
 	struct json_object *list = control_json_list(status, "subsystems");
+	uint32_t room = DESCRIBE_MAX_REGISTRANTS;
 	const struct subsys *subsys;
 
 	list_for_each_entry (subsys, &catalog->subsystems, node) {
@@ -163,7 +237,7 @@ static void describe_subsystems(struct json_object *status, const struct catalog
 		namespaces = control_json_list(json, "namespaces");
 		for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++)
 			if (subsys->ns[nsid])
-				describe_ns(namespaces, subsys->ns[nsid]);
+				describe_ns(namespaces, subsys->ns[nsid], &room);
 	}
 }
 
@@ -304,6 +378,33 @@ free_all:
 
 /* --- reactors -------------------------------------------------------------------------------- */
 
+static void describe_held(struct json_object *json, const char *key, const struct status_held *held)
+{
+	struct json_object *part = control_json_object(json, key);
+
+	control_json_number(part, "held", held->held);
+	control_json_number(part, "limit", held->limit);
+}
+
+static void describe_shares(struct json_object *reactor, const struct status_reactor *from)
+{
+	struct json_object *list = control_json_list(reactor, "shares");
+
+	for (uint32_t i = 0; from->shares && i < from->nr_shares; i++) {
+		const struct status_share *share = &from->shares[i];
+		struct json_object *json = control_json_entry(list);
+
+		control_json_text(json, "address", share->address);
+		describe_held(json, "buffer_bytes", &share->data);
+		describe_held(json, "reserve_bytes", &share->reserve);
+		describe_held(json, "controllers", &share->ctrls);
+		describe_held(json, "rdma_receives", &share->receives);
+		if (share->conns.limit)
+			describe_held(json, "connections", &share->conns);
+		control_json_number(json, "waiting", share->nr_waiting);
+	}
+}
+
 static void describe_reactor(
 	struct json_object *list, uint32_t index, const struct status_reactor *reactor)
 {
@@ -325,6 +426,8 @@ static void describe_reactor(
 	control_json_number(pool, "used_buffers", reactor->pool.nr_used);
 	control_json_number(pool, "waiting", reactor->pool.nr_waiting);
 	control_json_number(pool, "waits", reactor->pool.nr_waits);
+	control_json_number(pool, "left_bytes", reactor->pool.bytes_left);
+	describe_shares(json, reactor);
 }
 
 struct json_object *control_status_describe(

@@ -90,6 +90,51 @@ static void status_visit_conns(struct status_reactor *ret, const struct reactor 
 	ret->nr_queues = nr;
 }
 
+static struct status_held status_held(uint64_t held, uint64_t left)
+{
+	return (struct status_held){held, share_limit(held, left)};
+}
+
+static uint32_t status_receives_left(const struct reactor *reactor)
+{
+	uint32_t left = 0;
+
+	for (unsigned i = 0; i < NR_TRANSPORTS; i++)
+		if (transports[i]->receives_left)
+			left = max_of(left, transports[i]->receives_left(reactor));
+	return left;
+}
+
+static void status_visit_share(struct status_share *ret, const struct share *share,
+	const struct reactor *reactor, const struct bufpool_stats *pool)
+{
+	const struct target *target = reactor->target;
+	uint64_t reserve = BUFPOOL_NR_RESERVED * BUFPOOL_SMALL_BYTES;
+
+	share_describe(share, ret->address);
+	ret->data = status_held(share->data.bytes, pool->bytes_left);
+	ret->reserve =
+		status_held(share->reserve.bytes, reserve - min_of(pool->reserve_used, reserve));
+	ret->ctrls = status_held(share->nr_ctrls, ctrl_nr_left(reactor));
+	ret->receives = status_held(share->nr_receives, status_receives_left(reactor));
+	if (!reactor->index)
+		ret->conns = status_held(share->nr_conns, target->max_conns - target->nr_conns_all);
+	ret->nr_waiting = share_nr_waiting(share);
+}
+
+static void status_visit_shares(struct status_reactor *ret, const struct reactor *reactor)
+{
+	const struct share *share;
+	uint32_t nr = 0;
+
+	for (uint32_t i = 0; i < SHARE_NR_ROWS; i++)
+		ret->nr_shares += status_length(&reactor->shares.rows[i]);
+	ret->shares = calloc(ret->nr_shares + 1, sizeof(*ret->shares));
+	for (uint32_t i = 0; ret->shares && i < SHARE_NR_ROWS; i++)
+		list_for_each_entry (share, &reactor->shares.rows[i], node)
+			status_visit_share(&ret->shares[nr++], share, reactor, &ret->pool);
+}
+
 static void status_visit(struct round *round, struct reactor *reactor)
 {
 	struct status *status = container_of(round, struct status, round);
@@ -103,8 +148,7 @@ static void status_visit(struct round *round, struct reactor *reactor)
 		ret->nr_namespaces++;
 		ret->nr_ns_requests += reactor->namespaces[i]->nr_requests;
 	}
-	for (uint32_t i = 0; i < SHARE_NR_ROWS; i++)
-		ret->nr_shares += status_length(&reactor->shares.rows[i]);
+	status_visit_shares(ret, reactor);
 	ret->nr_fences = status_length(&reactor->fences);
 	status_visit_ctrls(ret, reactor);
 	status_visit_conns(ret, reactor);
@@ -118,6 +162,7 @@ static void status_free(struct status *status)
 	for (uint32_t i = 0; i < status->nr_reactors; i++) {
 		free(status->reactors[i].ctrls);
 		free(status->reactors[i].queues);
+		free(status->reactors[i].shares);
 	}
 	list_remove(&status->node);
 	free(status);

@@ -12,6 +12,7 @@
 #include "proto/base/bufpool.h"
 #include "proto/nvme/name.h"
 #include "target/conn.h"
+#include "target/share.h"
 
 struct control;
 struct json_object;
@@ -38,6 +39,19 @@ struct status_queue {
 	uint64_t number;
 };
 
+/* A host's share of a reactor: what it holds, and how far it could go if nobody else took more. */
+struct status_held {
+	uint64_t held, limit;
+};
+
+struct status_share {
+	char address[SHARE_TEXT];
+	struct status_held data, reserve; /* bytes of buffers; of those for admin commands */
+	struct status_held ctrls, receives;
+	struct status_held conns; /* of all reactors: on the first one only */
+	uint32_t nr_waiting;	  /* commands */
+};
+
 struct status_reactor {
 	const char *engine;
 	uint32_t nr_conns, nr_ctrls, nr_queues;
@@ -47,6 +61,7 @@ struct status_reactor {
 	uint32_t nr_shares;	 /* hosts that hold anything: target/share.h */
 	uint32_t nr_fences;	 /* hosts that wait for their past: target/fence.h */
 	struct bufpool_stats pool;
+	struct status_share *shares; /* NR_SHARES, or NULL */
 	struct status_ctrl *ctrls;
 	struct status_queue *queues;
 };

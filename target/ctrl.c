@@ -56,10 +56,15 @@ struct ctrl *ctrl_find(struct reactor *reactor, uint16_t cntlid)
 	return ctrl && !ctrl->ending ? ctrl : NULL;
 }
 
+uint32_t ctrl_nr_left(const struct reactor *reactor)
+{
+	return ctrl_nr_slots(reactor) - reactor->nr_ctrls;
+}
+
 static int ctrl_take_slot(struct reactor *reactor, struct share *share, uint32_t *ret)
 {
 	uint32_t nr = ctrl_nr_slots(reactor);
-	uint32_t left = nr - reactor->nr_ctrls;
+	uint32_t left = ctrl_nr_left(reactor);
 
 	if (!share_may_take(share->nr_ctrls, 1, left)) {
 		share_log_refusal(share, "controllers", share->nr_ctrls, left);

@@ -128,6 +128,8 @@ void ctrl_try_free(struct ctrl *ctrl);
 
 /* A controller of this reactor by its id, or NULL; none that has ended. */
 struct ctrl *ctrl_find(struct reactor *reactor, uint16_t cntlid);
+/* Controllers that REACTOR could have yet. */
+uint32_t ctrl_nr_left(const struct reactor *reactor);
 /* The index of the reactor that owns CNTLID; any value is answered. */
 uint32_t ctrl_owner(const struct reactor *reactor, uint16_t cntlid);
 

@@ -59,6 +59,9 @@ static void show_size(uint64_t bytes, char ret_text[32])
 		snprintf(ret_text, 32, "%" PRIu64 " B", bytes);
 }
 
+/* What is being shown, for names that stand elsewhere in it. */
+static struct json_object *show_status;
+
 /* --- parts ----------------------------------------------------------------------------------- */
 
 static void show_target(struct json_object *target)
@@ -84,6 +87,56 @@ static void show_seen_by(struct json_object *host)
 	printf("                 seen by: %s\n", json_object_get_string(host));
 }
 
+/* Who it is, if it is connected, behind the name that reservations know it by. */
+static void show_host_of(const char *prefix, const char *id)
+{
+	struct json_object *hosts = json_object_object_get(show_status, "hosts");
+
+	printf("%s%s", prefix, id);
+	for (size_t i = 0; i < show_length(hosts); i++) {
+		struct json_object *host = json_object_array_get_idx(hosts, i);
+
+		if (!strcmp(show_text(host, "id"), id))
+			printf(" (%s)", show_text(host, "nqn"));
+	}
+}
+
+static void show_registrant(struct json_object *registrant)
+{
+	show_host_of("                   registered: ", show_text(registrant, "host"));
+	printf("  key %s%s\n", show_text(registrant, "key"),
+		show_flag(registrant, "holder") ? "  holds it" : "");
+}
+
+/* Nothing, where nobody has ever registered. */
+static void show_reservation(struct json_object *reservation)
+{
+	struct json_object *registrants = json_object_object_get(reservation, "registrants");
+	uint64_t nr = show_number(reservation, "nr_registrants");
+
+	if (!nr && !show_number(reservation, "generation"))
+		return;
+	printf("                 reservation: %s, generation %" PRIu64 ", %" PRIu64
+	       " registrants, %s\n",
+		show_text(reservation, "type"), show_number(reservation, "generation"), nr,
+		show_flag(reservation, "persists") ? "persists through power loss"
+						   : "ends with hauld");
+	show_each(reservation, "registrants", show_registrant);
+	if (nr > show_length(registrants))
+		printf("                   and %" PRIu64 " more\n", nr - show_length(registrants));
+}
+
+static const char *show_access(struct json_object *ns)
+{
+	const char *protect = show_text(ns, "write_protect");
+
+	if (!strcmp(protect, "set"))
+		return "  write-protected by a host";
+	if (!strcmp(protect, "until-power-cycle"))
+		return "  write-protected by a host until hauld ends";
+	return show_flag(ns, "read_only") ? "  read-only" : "";
+}
+
 static void show_namespace(struct json_object *ns)
 {
 	char size[32];
@@ -91,11 +144,12 @@ static void show_namespace(struct json_object *ns)
 	show_size(show_number(ns, "size_bytes"), size);
 	printf("  namespace %-4" PRIu64 " %10s  %4" PRIu64 " B blocks  %s%s%s  %s\n",
 		show_number(ns, "nsid"), size, show_number(ns, "block_bytes"),
-		show_text(ns, "uuid"), show_flag(ns, "read_only") ? "  read-only" : "",
+		show_text(ns, "uuid"), show_access(ns),
 		strcmp(show_text(ns, "state"), "lost") ? "" : "  LOST", show_text(ns, "path"));
 	if (!show_flag(ns, "allow_any") && !show_length(json_object_object_get(ns, "allow")))
 		puts("                 seen by: no host");
 	show_each(ns, "allow", show_seen_by);
+	show_reservation(json_object_object_get(ns, "reservation"));
 }
 
 static void show_ana(struct json_object *ana)
@@ -158,8 +212,63 @@ static void show_reactor(struct json_object *reactor)
 		show_number(pool, "waiting"));
 }
 
+/* "3 of 512". */
+static void show_held(struct json_object *share, const char *key, char ret_text[48])
+{
+	struct json_object *held = json_object_object_get(share, key);
+
+	if (held)
+		snprintf(ret_text, 48, "%" PRIu64 " of %" PRIu64, show_number(held, "held"),
+			show_number(held, "limit"));
+	else
+		snprintf(ret_text, 48, "-");
+}
+
+static void show_held_bytes(struct json_object *share, const char *key, char ret_text[72])
+{
+	struct json_object *held = json_object_object_get(share, key);
+	char bytes[32], limit[32];
+
+	show_size(show_number(held, "held"), bytes);
+	show_size(show_number(held, "limit"), limit);
+	snprintf(ret_text, 72, "%s of %s", bytes, limit);
+}
+
+static void show_share(struct json_object *reactor, struct json_object *share)
+{
+	char buffers[72], ctrls[48], receives[48], conns[48];
+
+	show_held_bytes(share, "buffer_bytes", buffers);
+	show_held(share, "controllers", ctrls);
+	show_held(share, "rdma_receives", receives);
+	show_held(share, "connections", conns);
+	printf("  %-24s %7" PRIu64 "  %-24s %-12s %-14s %-14s %" PRIu64 "\n",
+		show_text(share, "address"), show_number(reactor, "index"), buffers, ctrls,
+		receives, conns, show_number(share, "waiting"));
+}
+
+static void show_shares(struct json_object *reactor)
+{
+	struct json_object *shares = json_object_object_get(reactor, "shares");
+
+	for (size_t i = 0; i < show_length(shares); i++)
+		show_share(reactor, json_object_array_get_idx(shares, i));
+}
+
+static bool show_has_shares(struct json_object *status)
+{
+	struct json_object *reactors = json_object_object_get(status, "reactors");
+	bool has = false;
+
+	for (size_t i = 0; i < show_length(reactors); i++)
+		has |= show_length(json_object_object_get(
+			       json_object_array_get_idx(reactors, i), "shares")) > 0;
+	return has;
+}
+
 void haulctl_show(struct json_object *status)
 {
+	show_status = status;
 	show_target(json_object_object_get(status, "target"));
 	puts("\nListeners");
 	show_each(status, "listeners", show_listener);
@@ -171,4 +280,9 @@ void haulctl_show(struct json_object *status)
 		puts("  none");
 	puts("\nReactors");
 	show_each(status, "reactors", show_reactor);
+	if (!show_has_shares(status))
+		return;
+	printf("\n%-26s %7s  %-24s %-12s %-14s %-14s %s\n", "Hosts' shares", "reactor", "buffers",
+		"controllers", "RDMA receives", "connections", "waiting");
+	show_each(status, "reactors", show_shares);
 }

@@ -4,10 +4,10 @@
  */
 #include "target/share.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/link/address.h"
 #include "proto/nvme/siphash.h"
 
 /* Lines tried at once; others of the turn want to work, too. */
@@ -84,7 +84,7 @@ void share_put(struct share *share)
 	free(share);
 }
 
-void share_log_refusal(struct share *share, const char *what, uint64_t held, uint64_t left)
+void share_describe(const struct share *share, char ret_text[SHARE_TEXT])
 {
 	struct sockaddr_storage address = {.ss_family = (sa_family_t)share->key.family};
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&address;
@@ -98,11 +98,34 @@ void share_log_refusal(struct share *share, const char *what, uint64_t held, uin
 			sizeof(struct in_addr));
 	}
 	address_host(&address, host);
+	snprintf(ret_text, SHARE_TEXT, "%s%s", host,
+		address.ss_family == AF_INET6 && !share->key.scope ? "/64" : "");
+}
+
+static uint32_t share_line_length(const struct share_line *line)
+{
+	uint32_t nr = 0;
+
+	for (const struct list *node = line->waiting.next; node != &line->waiting;
+		node = node->next)
+		nr++;
+	return nr;
+}
+
+uint32_t share_nr_waiting(const struct share *share)
+{
+	return share_line_length(&share->data) + share_line_length(&share->reserve);
+}
+
+void share_log_refusal(struct share *share, const char *what, uint64_t held, uint64_t left)
+{
+	char host[SHARE_TEXT];
+
+	share_describe(share, host);
 	log_line_limited(&share->table->log, loop_now_ns(share->table->loop), LOG_LEVEL_WARNING,
-		"host %s%s is refused more %s: it has %llu, and no host may have more than are left "
+		"host %s is refused more %s: it has %llu, and no host may have more than are left "
 		"for others: %llu",
-		host, address.ss_family == AF_INET6 && !share->key.scope ? "/64" : "", what,
-		(unsigned long long)held, (unsigned long long)left);
+		host, what, (unsigned long long)held, (unsigned long long)left);
 }
 
 /* --- buffers --------------------------------------------------------------------------------- */

@@ -27,6 +27,7 @@
 #include "proto/base/list.h"
 #include "proto/base/log.h"
 #include "proto/base/loop.h"
+#include "proto/link/address.h"
 
 #define SHARE_NR_ROWS 256
 
@@ -81,6 +82,12 @@ static inline bool share_may_take(uint64_t held, uint64_t want, uint64_t left)
 	return held ? held + 2 * want <= left : want <= left;
 }
 
+/* As far as it could go, were all that is left its own to take: none may have more than others. */
+static inline uint64_t share_limit(uint64_t held, uint64_t left)
+{
+	return left > held ? held + (left - held) / 2 : held;
+}
+
 void share_table_init(
 	struct share_table *table, struct loop *loop, struct bufpool *pool, const uint64_t key[2]);
 /* Nobody uses a share any more. */
@@ -101,6 +108,12 @@ void share_buf_cancel(struct share_claim *claim);
 void share_claim_move(struct share_claim *to, struct share_claim *from);
 /* The claim is over: its buffer, if BUF is not NULL, goes back to the pool. Idempotent. */
 void share_buf_put(struct share *share, struct share_claim *claim, struct buf *buf);
+
+/* "10.0.0.1", or "fd00::/64". */
+#define SHARE_TEXT (ADDRESS_HOST_TEXT + 4)
+void share_describe(const struct share *share, char ret_text[SHARE_TEXT]);
+/* Claims that wait in its lines. */
+uint32_t share_nr_waiting(const struct share *share);
 
 /* A refusal for the administrator to see, limited for each reactor: the host has HELD of WHAT, LEFT
  * are free. */

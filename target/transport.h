@@ -50,6 +50,9 @@ struct transport_ops {
 	 * before this returns. */
 	void (*close)(struct conn *conn);
 	void (*free)(struct conn *conn);
+	/* The most receives that a device of the reactor has left for queues to come; NULL: it has
+	 * no devices. */
+	uint32_t (*receives_left)(const struct reactor *reactor);
 	/* At the end of a reactor that it has put transport_state on; no connection is left. */
 	void (*free_state)(struct reactor *reactor);
 };

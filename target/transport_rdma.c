@@ -65,6 +65,20 @@ int transport_rdma_state(struct reactor *reactor, struct transport_state **ret)
 	return 0;
 }
 
+static uint32_t transport_rdma_receives_left(const struct reactor *reactor)
+{
+	const struct transport_state *state = reactor->transport_state[TRANSPORT_RDMA];
+	const struct rdma_dev *dev;
+	uint32_t left = 0;
+
+	if (!state)
+		return 0;
+	list_for_each_entry (dev, &state->rdma.devs.list, node)
+		if (dev->srq)
+			left = max_of(left, rdma_srq_left(dev->srq));
+	return left;
+}
+
 static void transport_rdma_free_state(struct reactor *reactor)
 {
 	struct transport_state *state = reactor->transport_state[TRANSPORT_RDMA];
@@ -270,5 +284,6 @@ const struct transport_ops transport_rdma_ops = {
 	.reply = transport_rdma_reply,
 	.close = transport_rdma_close,
 	.free = transport_rdma_free,
+	.receives_left = transport_rdma_receives_left,
 	.free_state = transport_rdma_free_state,
 };

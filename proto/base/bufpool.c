@@ -735,5 +735,11 @@ void bufpool_destroy(struct bufpool *pool)
 
 void bufpool_stats_get(const struct bufpool *pool, struct bufpool_stats *ret)
 {
+	uint64_t taken = pool->stats.bytes_used + pool->bytes_waiting;
+
 	*ret = pool->stats;
+	ret->reserve_used =
+		(uint64_t)(pool->nr_reserve_used + pool->nr_waiting[BUFPOOL_SHELF_RESERVE]) *
+		BUFPOOL_SMALL_BYTES;
+	ret->bytes_left = pool->room_bytes - min_of(taken, pool->room_bytes);
 }

@@ -127,7 +127,9 @@ struct bufpool_stats {
 	uint64_t bytes_used;
 	uint64_t nr_used;
 	uint64_t nr_waiting;
-	uint64_t nr_waits; /* ever */
+	uint64_t nr_waits;     /* ever */
+	uint64_t bytes_left;   /* that may be used yet, what others wait for not counted */
+	uint64_t reserve_used; /* bytes of the reserve, with what is waited for */
 };
 void bufpool_stats_get(const struct bufpool *pool, struct bufpool_stats *ret);
 
