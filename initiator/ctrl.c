@@ -68,17 +68,6 @@ static void ctrl_pending_taken(struct haul_pending *pending)
 	(void)pending; /* inside the controller, which outlives it */
 }
 
-static int ctrl_reserve_timers(struct haul_ctrl *ctrl, unsigned nr)
-{
-	for (unsigned i = 0; i < nr; i++)
-		if (loop_timer_reserve(ctrl->hl->loop)) {
-			while (i-- > 0)
-				loop_timer_unreserve(ctrl->hl->loop);
-			return -ENOMEM;
-		}
-	return 0;
-}
-
 #define CTRL_NR_TIMERS 3
 
 static void ctrl_destroy(struct haul_ctrl *ctrl)
@@ -88,8 +77,7 @@ static void ctrl_destroy(struct haul_ctrl *ctrl)
 	loop_timer_cancel(ctrl->hl->loop, &ctrl->step_timer);
 	loop_timer_cancel(ctrl->hl->loop, &ctrl->deadline_timer);
 	loop_timer_cancel(ctrl->hl->loop, &ctrl->keep_alive_timer);
-	for (unsigned i = 0; i < CTRL_NR_TIMERS; i++)
-		loop_timer_unreserve(ctrl->hl->loop);
+	loop_timers_unreserve(ctrl->hl->loop, CTRL_NR_TIMERS);
 	list_for_each_entry_safe (queue, after, &ctrl->queues, node) {
 		list_remove(&queue->node);
 		queue_free(queue);
@@ -159,7 +147,7 @@ int haul_connect(struct haul_loop *hl, const char *uri, const struct haul_ctrl_o
 	if (!ctrl)
 		return -ENOMEM;
 	ctrl_init(ctrl, hl);
-	if (ctrl_reserve_timers(ctrl, CTRL_NR_TIMERS)) {
+	if (loop_timers_reserve(ctrl->hl->loop, CTRL_NR_TIMERS)) {
 		list_remove(&ctrl->node);
 		free(ctrl);
 		return -ENOMEM;

@@ -46,7 +46,7 @@ int lookup_begin(struct haul_ctrl *ctrl)
 {
 	struct lookup *lookup = calloc(1, sizeof(*lookup));
 
-	if (!lookup || loop_timer_reserve(ctrl->hl->loop)) {
+	if (!lookup || loop_timers_reserve(ctrl->hl->loop, 1)) {
 		free(lookup);
 		return -ENOMEM;
 	}
@@ -67,7 +67,7 @@ void lookup_free(struct haul_ctrl *ctrl)
 	if (!lookup)
 		return;
 	loop_timer_cancel(ctrl->hl->loop, &lookup->timer);
-	loop_timer_unreserve(ctrl->hl->loop);
+	loop_timers_unreserve(ctrl->hl->loop, 1);
 	free(lookup->found);
 	free(lookup);
 	ctrl->lookup = NULL;

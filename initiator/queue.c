@@ -78,7 +78,7 @@ int queue_alloc(struct haul_ctrl *ctrl, uint16_t qid, uint32_t depth, struct hau
 		error = io_alloc(queue);
 	if (error)
 		goto free_queue;
-	error = loop_timer_reserve(queue->loop);
+	error = loop_timers_reserve(queue->loop, 1);
 	if (error)
 		goto free_queue;
 	error = queue->ops->alloc(queue);
@@ -88,7 +88,7 @@ int queue_alloc(struct haul_ctrl *ctrl, uint16_t qid, uint32_t depth, struct hau
 	return 0;
 
 unreserve:
-	loop_timer_unreserve(queue->loop);
+	loop_timers_unreserve(queue->loop, 1);
 free_queue:
 	io_free(queue);
 	slots_destroy(&queue->slots);
@@ -105,7 +105,7 @@ void queue_free(struct haul_queue *queue)
 	assert(queue_is_quiet(queue) && list_empty(&queue->out));
 	loop_flush_cancel(&queue->end_flush);
 	loop_timer_cancel(queue->loop, &queue->timeout_timer);
-	loop_timer_unreserve(queue->loop);
+	loop_timers_unreserve(queue->loop, 1);
 	queue->ops->free(queue);
 	io_free(queue);
 	slots_destroy(&queue->slots);

@@ -29,6 +29,7 @@
 #define CONN_HANDSHAKE_NS 10000000000ull
 
 #define CONN_TEXT_SIZE 128
+#define CONN_NR_TIMERS 2u /* of the handshake and of transfers */
 
 /* Slots for a queue of DEPTH: the host may reuse a capsule before its response is seen to be sent.
  */
@@ -112,27 +113,13 @@ static void conn_gone(struct loop_message *message)
 	free(conn);
 }
 
-static int conn_reserve_timers(struct conn *conn)
-{
-	struct loop *loop = conn->reactor->loop;
-
-	if (loop_timer_reserve(loop))
-		return -ENOMEM;
-	if (loop_timer_reserve(loop)) {
-		loop_timer_unreserve(loop);
-		return -ENOMEM;
-	}
-	return 0;
-}
-
 static void conn_unreserve_timers(struct conn *conn)
 {
 	struct loop *loop = conn->reactor->loop;
 
 	loop_timer_cancel(loop, &conn->handshake);
 	loop_timer_cancel(loop, &conn->transfer);
-	loop_timer_unreserve(loop);
-	loop_timer_unreserve(loop);
+	loop_timers_unreserve(loop, CONN_NR_TIMERS);
 }
 
 static void conn_destroy(struct conn *conn)
@@ -326,7 +313,7 @@ static struct conn *conn_create(const struct transport_handover *handover)
 	loop_flush_init(&conn->finish, conn_finish);
 	loop_timer_init(&conn->handshake, conn_handshake_expired);
 	loop_timer_init(&conn->transfer, conn_transfer_expired);
-	if (conn_reserve_timers(conn))
+	if (loop_timers_reserve(conn->reactor->loop, CONN_NR_TIMERS))
 		goto free_conn;
 	conn->share = share_get(&reactor->shares, &conn->peer);
 	if (!conn->share || conn_alloc_requests(conn))

@@ -203,7 +203,7 @@ int control_create(struct target *target, const char *config_file, struct contro
 	list_init(&control->clients);
 	list_init(&control->statuses);
 	loop_timer_init(&control->rest, control_rested);
-	if (loop_timer_reserve(target->loop))
+	if (loop_timers_reserve(target->loop, 1))
 		goto free_control;
 	if (control_sizes_start(&control->sizes, target))
 		goto unreserve_timer;
@@ -222,7 +222,7 @@ close_socket:
 stop_sizes:
 	(void)control_sizes_stop(&control->sizes);
 unreserve_timer:
-	loop_timer_unreserve(target->loop);
+	loop_timers_unreserve(target->loop, 1);
 free_control:
 	free(control);
 	return error;

@@ -189,7 +189,7 @@ static void control_ana_end_counts(struct change_watch *watch)
 
 int control_ana_end_start(struct control_ana_end *end, struct target *target)
 {
-	int error = loop_timer_reserve(target->loop);
+	int error = loop_timers_reserve(target->loop, 1);
 
 	if (error)
 		return error;
@@ -209,6 +209,6 @@ void control_ana_end_stop(struct control_ana_end *end)
 	end->stopped = true;
 	end->target->changes.watch = NULL;
 	loop_timer_cancel(end->target->loop, &end->timer);
-	loop_timer_unreserve(end->target->loop);
+	loop_timers_unreserve(end->target->loop, 1);
 	control_ana_end_forget(end, true);
 }

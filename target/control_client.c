@@ -62,7 +62,7 @@ static void control_client_try_free(struct control_client *client)
 
 	if (client->receives || client->transmits)
 		return;
-	loop_timer_unreserve(loop);
+	loop_timers_unreserve(loop, 1);
 	loop_file_del(loop, &client->file);
 	close(client->file.fd);
 	list_remove(&client->node);
@@ -293,7 +293,7 @@ void control_client_start(struct control *control, int fd)
 	struct loop *loop = control->target->loop;
 	struct control_client *client = calloc(1, sizeof(*client));
 
-	if (!client || loop_timer_reserve(loop))
+	if (!client || loop_timers_reserve(loop, 1))
 		goto close_fd;
 	client->control = control;
 	client->receive.done.fn = control_client_received;
@@ -309,7 +309,7 @@ void control_client_start(struct control *control, int fd)
 	return;
 
 unreserve_timer:
-	loop_timer_unreserve(loop);
+	loop_timers_unreserve(loop, 1);
 close_fd:
 	free(client);
 	close(fd);

@@ -176,7 +176,7 @@ static void control_sizes_due(struct loop_timer *timer)
 
 int control_sizes_start(struct control_sizes *sizes, struct target *target)
 {
-	int error = loop_timer_reserve(target->loop);
+	int error = loop_timers_reserve(target->loop, 1);
 
 	if (error)
 		return error;
@@ -198,6 +198,6 @@ bool control_sizes_stop(struct control_sizes *sizes)
 		loop_wait(loop, CONTROL_SIZES_STOP_NS);
 	if (sizes->looking)
 		return false;
-	loop_timer_unreserve(loop);
+	loop_timers_unreserve(loop, 1);
 	return true;
 }

@@ -26,6 +26,8 @@
 #include "target/target.h"
 #include "target/view.h"
 
+#define CTRL_NR_TIMERS 2u /* of keep-alive and of replacement */
+
 /* An id names its owner: slot x reactors + reactor + 1, so that any reactor can compute whom to
  * ask. */
 static uint16_t ctrl_cntlid(const struct reactor *reactor, uint32_t slot)
@@ -252,17 +254,9 @@ void ctrl_queues_gone(struct ctrl *ctrl)
 
 static int ctrl_reserve_timers(struct ctrl *ctrl)
 {
-	struct loop *loop = ctrl->reactor->loop;
-
 	keep_alive_init(ctrl);
 	loop_timer_init(&ctrl->replace, ctrl_replace_expired);
-	if (loop_timer_reserve(loop))
-		return -ENOMEM;
-	if (loop_timer_reserve(loop)) {
-		loop_timer_unreserve(loop);
-		return -ENOMEM;
-	}
-	return 0;
+	return loop_timers_reserve(ctrl->reactor->loop, CTRL_NR_TIMERS);
 }
 
 int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *hostnqn,
@@ -308,8 +302,7 @@ void ctrl_try_free(struct ctrl *ctrl)
 	if (!ctrl->ending || ctrl->admin || ctrl->nr_members)
 		return;
 	assert(!ctrl->nr_waiting);
-	loop_timer_unreserve(loop);
-	loop_timer_unreserve(loop);
+	loop_timers_unreserve(loop, CTRL_NR_TIMERS);
 	ctrl->reactor->ctrls[ctrl->slot] = NULL;
 	ctrl->reactor->nr_ctrls--;
 	ctrl->share->nr_ctrls--;

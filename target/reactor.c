@@ -25,6 +25,8 @@
 /* Time for the commands that have begun; then they are dropped. */
 #define REACTOR_DRAINS_NS  2000000000ull
 
+#define REACTOR_NR_TIMERS 2u /* of fences and of the drain */
+
 static void reactor_drain_expired(struct loop_timer *timer);
 static void reactor_check_drained(struct loop_flush *flush);
 
@@ -59,9 +61,7 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 	if (error)
 		goto free_reactor;
 	reactor->started_ns = loop_now_ns(reactor->loop);
-	error = loop_timer_reserve(reactor->loop);
-	if (!error)
-		error = loop_timer_reserve(reactor->loop);
+	error = loop_timers_reserve(reactor->loop, REACTOR_NR_TIMERS);
 	if (error)
 		goto destroy_loop;
 	error = bufpool_create(reactor->loop, pool_bytes, &reactor->pool);

@@ -259,7 +259,7 @@ static int target_watch_signals(struct target *target)
 	int error;
 
 	loop_timer_init(&target->deadline, target_deadline);
-	error = loop_timer_reserve(target->loop);
+	error = loop_timers_reserve(target->loop, 1);
 	if (error)
 		return error;
 	target_signal_set(&set);

@@ -37,7 +37,7 @@ static void tcp_port_deleted(struct loop_poll *poll)
 	struct transport_port *tp = container_of(poll, struct transport_port, poll);
 
 	if (!tp->port) {
-		loop_timer_unreserve(tp->loop);
+		loop_timers_unreserve(tp->loop, 1);
 		free(tp);
 		return;
 	}
@@ -105,7 +105,7 @@ int tcp_listen(struct port *port, char *why, size_t why_size)
 	tp->port = port;
 	tp->loop = port->reactor->loop;
 	loop_timer_init(&tp->rest, tcp_port_rested);
-	ret = loop_timer_reserve(tp->loop);
+	ret = loop_timers_reserve(tp->loop, 1);
 	if (ret)
 		goto free_port;
 	ret = sock_listen(&port->address, &tp->fd, &port->ipv6_only);
@@ -121,7 +121,7 @@ int tcp_listen(struct port *port, char *why, size_t why_size)
 close_fd:
 	close(tp->fd);
 unreserve_timer:
-	loop_timer_unreserve(tp->loop);
+	loop_timers_unreserve(tp->loop, 1);
 free_port:
 	free(tp);
 tell:

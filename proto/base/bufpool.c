@@ -691,7 +691,7 @@ int bufpool_create(struct loop *loop, uint64_t cap_bytes, struct bufpool **ret)
 	pool = calloc(1, sizeof(*pool));
 	if (!pool)
 		return -ENOMEM;
-	err = loop_timer_reserve(loop);
+	err = loop_timers_reserve(loop, 1);
 	if (err) {
 		free(pool);
 		return err;
@@ -729,7 +729,7 @@ void bufpool_destroy(struct bufpool *pool)
 	}
 	loop_flush_cancel(&pool->serve);
 	loop_timer_cancel(pool->loop, &pool->timer);
-	loop_timer_unreserve(pool->loop);
+	loop_timers_unreserve(pool->loop, 1);
 	free(pool);
 }
 

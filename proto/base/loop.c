@@ -74,7 +74,7 @@ int loop_init(
 	loop->mailbox_poll.ready = loop_mailbox_ready;
 	loop->timer_poll.fd = -1;
 	loop->timer_fd_deadline_ns = UINT64_MAX;
-	err = loop_timer_reserve(loop);
+	err = loop_timers_reserve(loop, 1);
 	if (err)
 		return err;
 	err = loop_watch_init(&loop->watch);

@@ -198,10 +198,10 @@ struct loop_timer {
 	uint32_t heap_index; /* 0: not set */
 };
 void loop_timer_init(struct loop_timer *timer, void (*expired)(struct loop_timer *timer));
-/* Keep room for one timer more (less). Called once for each timer when the object it is in is made
- * (destroyed), so that setting it cannot fail. */
-int loop_timer_reserve(struct loop *loop) must_check;
-void loop_timer_unreserve(struct loop *loop);
+/* Keep room for NR timers more (less). Called when the object that they are in is made (destroyed),
+ * so that setting one cannot fail. */
+int loop_timers_reserve(struct loop *loop, uint32_t nr) must_check;
+void loop_timers_unreserve(struct loop *loop, uint32_t nr);
 /* (Re)arm for the absolute time DEADLINE_NS of loop_now_ns()'s clock. Cancel is idempotent. */
 void loop_timer_set(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ns);
 void loop_timer_cancel(struct loop *loop, struct loop_timer *timer);

@@ -16,27 +16,28 @@ void loop_timer_init(struct loop_timer *timer, void (*expired)(struct loop_timer
 	*timer = (struct loop_timer){.expired = expired};
 }
 
-int loop_timer_reserve(struct loop *loop)
+int loop_timers_reserve(struct loop *loop, uint32_t nr)
 {
 	struct loop_timer **heap;
 	uint32_t room;
 
-	if (loop->nr_timers_reserved == loop->nr_timers_room) {
+	if (loop->nr_timers_room - loop->nr_timers_reserved < nr) {
 		room = loop->nr_timers_room ? 2 * loop->nr_timers_room : LOOP_TIMER_ROOM;
+		room = max_of(room, loop->nr_timers_reserved + nr);
 		heap = realloc(loop->timer_heap, ((size_t)room + 1) * sizeof(*heap));
 		if (!heap)
 			return -ENOMEM;
 		loop->timer_heap = heap;
 		loop->nr_timers_room = room;
 	}
-	loop->nr_timers_reserved++;
+	loop->nr_timers_reserved += nr;
 	return 0;
 }
 
-void loop_timer_unreserve(struct loop *loop)
+void loop_timers_unreserve(struct loop *loop, uint32_t nr)
 {
-	assert(loop->nr_timers_reserved > loop->nr_timers);
-	loop->nr_timers_reserved--;
+	assert(loop->nr_timers_reserved - loop->nr_timers >= nr);
+	loop->nr_timers_reserved -= nr;
 }
 
 static void loop_timer_place(struct loop *loop, struct loop_timer *timer, uint32_t index)

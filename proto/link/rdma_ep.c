@@ -387,7 +387,7 @@ static void rdma_ep_detach(struct rdma_ep *ep)
 	ep->state = RDMA_EP_DRAINED;
 	loop_flush_cancel(&ep->flush);
 	loop_timer_cancel(dev->devs->loop, &ep->drain_deadline);
-	loop_timer_unreserve(dev->devs->loop);
+	loop_timers_unreserve(dev->devs->loop, 1);
 	list_remove(&ep->node);
 	rdma_dev_release(dev, ep->sq_size + 1 + ep->nr_recvs);
 }
@@ -557,7 +557,7 @@ int rdma_ep_create(struct rdma_ep *ep, const struct rdma_ep_ops *ops, struct rdm
 	result = rdma_dev_admit(dev, nr_sends + params->nr_recvs);
 	if (result)
 		return result;
-	result = loop_timer_reserve(dev->devs->loop);
+	result = loop_timers_reserve(dev->devs->loop, 1);
 	if (result)
 		goto release;
 	result = rdma_ep_qp_create(ep, params);
@@ -568,7 +568,7 @@ int rdma_ep_create(struct rdma_ep *ep, const struct rdma_ep_ops *ops, struct rdm
 	return 0;
 
 unreserve:
-	loop_timer_unreserve(dev->devs->loop);
+	loop_timers_unreserve(dev->devs->loop, 1);
 release:
 	rdma_dev_release(dev, nr_sends + params->nr_recvs);
 	return result;

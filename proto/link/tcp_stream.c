@@ -19,6 +19,8 @@
 #include "proto/link/tcp_stream_private.h"
 #include "proto/nvme/crc32c.h"
 
+#define TCP_STREAM_NR_TIMERS 2u /* timer and rx_timer */
+
 static void tcp_stream_receive_done(struct done *done, int res, unsigned flags);
 
 /* --- where data goes ------------------------------------------------------------------------- */
@@ -436,21 +438,16 @@ int tcp_stream_init(struct tcp_stream *stream, struct loop *loop, int fd, bool t
 		aligned_alloc(_Alignof(struct tcp_stream_buffers), sizeof(*stream->buffers));
 	if (!stream->buffers)
 		goto close_fd;
-	ret = loop_timer_reserve(loop);
+	ret = loop_timers_reserve(loop, TCP_STREAM_NR_TIMERS);
 	if (ret)
 		goto free_buffers;
-	ret = loop_timer_reserve(loop);
-	if (ret)
-		goto unreserve_timer;
 	ret = loop_file_add(loop, &stream->file, fd, LOOP_FILE_SOCKET);
 	if (ret)
-		goto unreserve_rx_timer;
+		goto unreserve_timers;
 	return 0;
 
-unreserve_rx_timer:
-	loop_timer_unreserve(loop);
-unreserve_timer:
-	loop_timer_unreserve(loop);
+unreserve_timers:
+	loop_timers_unreserve(loop, TCP_STREAM_NR_TIMERS);
 free_buffers:
 	free(stream->buffers);
 close_fd:
@@ -478,8 +475,7 @@ void tcp_stream_destroy(struct tcp_stream *stream)
 	loop_flush_cancel(&stream->flush);
 	if (stream->state != TCP_STREAM_CLOSED)
 		tcp_stream_close_socket(stream);
-	loop_timer_unreserve(stream->loop); /* TIMER */
-	loop_timer_unreserve(stream->loop); /* RX_TIMER */
+	loop_timers_unreserve(stream->loop, TCP_STREAM_NR_TIMERS);
 	free(stream->buffers);
 }
 

@@ -385,7 +385,7 @@ static int use_everything(enum loop_engine engine)
 	if (buf)
 		bufpool_put(pool, buf);
 	for (unsigned i = 0; !err && i < 20; i++)
-		err = loop_timer_reserve(loop);
+		err = loop_timers_reserve(loop, 1);
 	waited_init(&offloaded);
 	loop_offload(loop, &offloaded.op, add_one, &arg);
 	if (waited_result(loop, &offloaded) != 2)

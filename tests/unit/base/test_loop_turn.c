@@ -37,7 +37,7 @@ static void ticks_reserve(struct loop *loop)
 {
 	ticks.nr = 0;
 	for (unsigned i = 0; i < NR_TIMERS; i++) {
-		assert_int_equal(loop_timer_reserve(loop), 0);
+		assert_int_equal(loop_timers_reserve(loop, 1), 0);
 		loop_timer_init(&ticks.timers[i], tick);
 	}
 }
@@ -72,7 +72,7 @@ static void timers_expire_in_the_order_of_their_deadlines(void **state)
 			    ticks.timers[ticks.order[i]].deadline_ns);
 	for (unsigned i = 0; i < NR_TIMERS; i++) {
 		assert_false(loop_timer_is_set(&ticks.timers[i]));
-		loop_timer_unreserve(loop);
+		loop_timers_unreserve(loop, 1);
 	}
 }
 

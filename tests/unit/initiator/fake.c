@@ -368,7 +368,7 @@ static int fake_alloc(struct haul_queue *queue)
 	struct haul_transport_queue *tq = calloc(1, sizeof(*tq));
 
 	assert_non_null(tq);
-	assert_int_equal(loop_timer_reserve(queue->loop), 0);
+	assert_int_equal(loop_timers_reserve(queue->loop, 1), 0);
 	tq->queue = queue;
 	list_init(&tq->asked);
 	list_init(&tq->held);
@@ -419,7 +419,7 @@ static void fake_free(struct haul_queue *queue)
 	assert_true(list_empty(&tq->asked) && list_empty(&tq->held));
 	loop_flush_cancel(&tq->flush);
 	loop_timer_cancel(queue->loop, &tq->timer);
-	loop_timer_unreserve(queue->loop);
+	loop_timers_unreserve(queue->loop, 1);
 	for (size_t i = 0; i < FAKE_MAX_QUEUES; i++)
 		if (fake_queues[i] == tq)
 			fake_queues[i] = NULL;

@@ -153,7 +153,7 @@ static int setup(void **state)
 	snprintf(path, sizeof(path), "%s/disk", folder);
 	write_file(path, BYTES);
 	assert_int_equal(loop_create(&options, &loop), 0);
-	assert_int_equal(loop_timer_reserve(loop), 0);
+	assert_int_equal(loop_timers_reserve(loop, 1), 0);
 	loop_timer_init(&cut.timer, cut_expired);
 	assert_int_equal(open_path(path, false, 512, &backend), 0);
 	assert_int_equal(backend->ops->attach(backend, loop, &queue), 0);
@@ -167,7 +167,7 @@ static int teardown(void **state)
 	(void)state;
 	queue->ops->detach(queue);
 	backend->ops->close(backend);
-	loop_timer_unreserve(loop);
+	loop_timers_unreserve(loop, 1);
 	loop_destroy(loop);
 	unlink(path);
 	return rmdir(folder);
