@@ -51,10 +51,18 @@ static inline bool backend_io_changes(const struct backend_io *io)
 	       io->op == BACKEND_WRITE_ZEROES;
 }
 
+/* What a disk does best, in bytes; 0: not known. */
+struct backend_limits {
+	uint32_t write_bytes;	 /* a write of less costs more than its share */
+	uint32_t optimal_bytes;	 /* of writes that are to be fast, a multiple of that */
+	uint32_t discard_bytes;	 /* a discard of less has no effect */
+	uint32_t boundary_bytes; /* what crosses a multiple of it is split */
+};
+
 struct backend_geometry {
-	uint64_t size_bytes;	/* the control thread's, for it may change */
-	uint32_t block_bytes;	/* 512 or 4096 */
-	uint32_t optimal_bytes; /* preferred I/O granularity; 0 unknown */
+	uint64_t size_bytes;  /* the control thread's, for it may change */
+	uint32_t block_bytes; /* 512 or 4096 */
+	struct backend_limits limits;
 	bool read_only;
 	bool volatile_cache; /* writes may be lost until FLUSH */
 	bool can_discard;

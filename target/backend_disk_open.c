@@ -23,6 +23,8 @@
 #include "target/identity.h"
 
 #define DISK_PROBE_BYTES   4096
+/* The largest block that a local file system has. */
+#define DISK_MAX_FS_BLOCK  65536
 /* A second in all. */
 #define DISK_BUSY_TRIES	   50
 #define DISK_BUSY_PAUSE_NS 20000000
@@ -252,6 +254,25 @@ static int disk_open_best(struct disk *disk, const char *path, int flags, uint32
 
 /* --- geometry -------------------------------------------------------------------------------- */
 
+static uint32_t disk_limit(const struct stat *st, const char *name, uint64_t unit_bytes)
+{
+	char text[32];
+	uint64_t bytes;
+
+	disk_sysfs_queue(st, name, text, sizeof(text));
+	bytes = strtoull(text, NULL, 10) * unit_bytes;
+	return bytes <= UINT32_MAX ? (uint32_t)bytes : 0;
+}
+
+/* The minimum is at least a physical block; of a RAID it is a chunk, and the optimum a stripe. */
+static void disk_measure_limits(const struct stat *st, struct backend_limits *ret)
+{
+	*ret = (struct backend_limits){.write_bytes = disk_limit(st, "minimum_io_size", 1),
+		.optimal_bytes = disk_limit(st, "optimal_io_size", 1),
+		.discard_bytes = disk_limit(st, "discard_granularity", 1),
+		.boundary_bytes = disk_limit(st, "chunk_sectors", 512)};
+}
+
 static int disk_measure_device(struct disk *disk, const struct stat *st, const char *path,
 	uint32_t block_bytes, char *why, size_t why_size)
 {
@@ -276,8 +297,7 @@ static int disk_measure_device(struct disk *disk, const struct stat *st, const c
 	geometry->volatile_cache = !disk->direct || strcmp(text, "write through") != 0;
 	disk_sysfs_queue(st, "discard_max_bytes", text, sizeof(text));
 	geometry->can_discard = strtoull(text, NULL, 10) > 0;
-	disk_sysfs_queue(st, "optimal_io_size", text, sizeof(text));
-	geometry->optimal_bytes = (uint32_t)strtoul(text, NULL, 10);
+	disk_measure_limits(st, &geometry->limits);
 	disk_identify_device(disk, st, path);
 	return 0;
 }
@@ -291,6 +311,10 @@ static void disk_measure_file(struct disk *disk, const struct stat *st, uint32_t
 	geometry->volatile_cache = true;
 	geometry->can_discard = true;
 	geometry->discard_zeroes = true;
+	/* Of a network's file system it is something else. */
+	if (st->st_blksize <= DISK_MAX_FS_BLOCK)
+		geometry->limits.write_bytes = geometry->limits.discard_bytes =
+			(uint32_t)st->st_blksize;
 	disk_identify_file(disk, st);
 }
 

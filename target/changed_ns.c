@@ -26,7 +26,7 @@ static bool changed_ns_differ(const struct ns *one, const struct ns *other)
 	       memcmp(&one->uuid, &other->uuid, sizeof(one->uuid)) ||
 	       memcmp(one->nguid, other->nguid, sizeof(one->nguid)) ||
 	       memcmp(one->eui64, other->eui64, sizeof(one->eui64)) ||
-	       a->optimal_bytes != b->optimal_bytes;
+	       memcmp(&a->limits, &b->limits, sizeof(a->limits));
 }
 
 bool changed_ns_compare(struct ctrl *ctrl, const struct subsys *before, const struct subsys *now)

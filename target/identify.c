@@ -23,6 +23,8 @@
 #define IDENTIFY_FIRMWARE  HAUL_VERSION
 /* Of all namespaces that there can be. */
 #define IDENTIFY_MAX_BLOCK 4096u
+/* 65536 blocks of 512 bytes in pages of 2^12. */
+#define IDENTIFY_WZSL	   13
 /* A shutdown takes as long as the disks need to flush. Linux waits this long for it, or 5 s when it
  * is told nothing. */
 #define IDENTIFY_RTD3E_US  (CTRL_CAP_TO * 500000u)
@@ -109,14 +111,32 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 
 /* --- namespaces ------------------------------------------------------------------------------ */
 
+/* In blocks, 0 when it is not known, does not fit or is less than a block. */
+static uint16_t identify_lbas(const struct ns *ns, uint32_t bytes)
+{
+	uint32_t lbas = bytes >> ns->lba_shift;
+
+	return lbas <= UINT16_MAX && lbas << ns->lba_shift == bytes ? (uint16_t)lbas : 0;
+}
+
+/* NVM command set 1.0 5.8.2. All but NOIOB are 0's based, and what is not known is a block. */
 static void identify_ns_optimal(const struct ns *ns, struct nvme_id_ns *id)
 {
-	uint32_t lbas = ns->place->backend->geometry.optimal_bytes >> ns->lba_shift;
+	const struct backend_limits *limits = &ns->place->backend->geometry.limits;
+	uint32_t write = max_of(identify_lbas(ns, limits->write_bytes), 1);
+	uint32_t discard = max_of(identify_lbas(ns, limits->discard_bytes), 1);
+	uint32_t optimal = identify_lbas(ns, limits->optimal_bytes);
 
-	if (lbas < 1 || lbas > UINT16_MAX)
+	id->noiob = le16(identify_lbas(ns, limits->boundary_bytes));
+	/* No command writes more than MDTS. */
+	if (optimal % write || optimal < write || limits->optimal_bytes > CMD_MAX_BYTES)
+		optimal = write;
+	if (write == 1 && discard == 1 && optimal == 1)
 		return;
 	id->nsfeat |= NVME_ID_NSFEAT_OPTPERF;
-	id->npwg = id->npwa = id->npdg = id->npda = id->nows = le16((uint16_t)(lbas - 1));
+	id->npwg = id->npwa = le16((uint16_t)(write - 1));
+	id->npdg = id->npda = le16((uint16_t)(discard - 1));
+	id->nows = le16((uint16_t)(optimal - 1));
 }
 
 /* NAWUN, NAWUPF: 0, as the controller's, which is all that disks promise (NVM command
@@ -219,6 +239,15 @@ static uint16_t identify_ns_list(
 	return 0;
 }
 
+/* Nothing but what the commands' fields can say limits what one may be for (0), and Write Zeroes is
+ * recommended to be as long in blocks of any size (NVM command set 1.0 3.2.8): without that, Linux
+ * takes MDTS for its limit. */
+static uint16_t identify_ctrl_nvm(struct nvme_id_ctrl_nvm *id)
+{
+	id->wzsl = IDENTIFY_WZSL;
+	return 0;
+}
+
 static uint16_t identify_io_command_sets(struct nvme_id_iocs *id)
 {
 	id->iocsc[0] = le64(1ull << NVME_CSI_NVM);
@@ -275,8 +304,8 @@ static uint16_t identify_fill(const struct request *request, const struct ctrl *
 		if (identify->csi != NVME_CSI_NVM)
 			return CMD_INVALID_FIELD;
 		return identify_ns_list(ctrl->subsys, nsid, page);
-	case NVME_CNS_CSI_CTRL: /* all limits 0: none but what the commands' fields can say */
-		return identify->csi == NVME_CSI_NVM ? 0 : CMD_INVALID_FIELD;
+	case NVME_CNS_CSI_CTRL:
+		return identify->csi == NVME_CSI_NVM ? identify_ctrl_nvm(page) : CMD_INVALID_FIELD;
 	case NVME_CNS_IO_COMMAND_SETS:
 		return identify_io_command_sets(page);
 	default:

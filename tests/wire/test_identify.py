@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Identify (NVMe base 2.0 5.17, NVM command set 1.0 4.1.5): each field beside the figure that defines it."""
+import os
 import socket
 import struct
 import time
@@ -124,6 +125,28 @@ def test_identify_discovery_controller(own):
 def test_identify_namespace(own):
     with own.admin() as admin:
         check(admin.identify(NS, nsid=1)[1], NAMESPACE)
+
+
+def test_a_file_says_what_its_file_system_does_best(start_hauld, tmp_path):
+    """NVM command set 1.0 5.8.2; memory has nothing to say."""
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(1 << 20))
+    hauld = start_hauld("--listen", "tcp://127.0.0.1:0", "--export", f"{disk},nqn=nqn.2026-11.io.haul:file",
+                        "--export", "ram:1M,nqn=nqn.2026-11.io.haul:ram")
+    with nvmetcp.Admin(hauld.address, "nqn.2026-11.io.haul:file") as admin:
+        page = admin.identify(NS, nsid=1)[1]
+        assert page[24] & 0x10
+        blocks = os.stat(disk).st_blksize >> page[130]
+        assert struct.unpack_from("<5H", page, 64) == (blocks - 1,) * 5
+    with nvmetcp.Admin(hauld.address, "nqn.2026-11.io.haul:ram") as admin:
+        page = admin.identify(NS, nsid=1)[1]
+        assert not page[24] & 0x10 and not any(page[64:74])
+
+
+def test_limits_of_commands_without_data(own):
+    """NVM command set 1.0 figure 102: Write Zeroes of 32 MiB is recommended, nothing else limited."""
+    with own.admin() as admin:
+        assert admin.identify(CSI_CTRL)[1] == bytes([0, 13]).ljust(4096, b"\0")
 
 
 def test_texts_are_those_of_the_target(own):
