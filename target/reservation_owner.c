@@ -256,7 +256,7 @@ static void reservation_back(struct request_errand *errand)
 	done(request, status);
 }
 
-/* The first of the owner's. */
+/* The first of the owner's; its own reactor frees it, maybe at once. */
 static void reservation_answer(struct reservation_task *task)
 {
 	list_remove(&task->node);
@@ -288,10 +288,11 @@ static void reservation_visited(struct round *round)
 {
 	struct reservation_task *task = container_of(round, struct reservation_task, round);
 	struct reservation_owner *owner = task->owner;
+	struct target *target = round->target;
 
 	free(task->before);
 	reservation_answer(task);
-	reservation_go_on(owner, round->target);
+	reservation_go_on(owner, target);
 }
 
 static void reservation_report_ready(struct round *round)
@@ -299,13 +300,14 @@ static void reservation_report_ready(struct round *round)
 	struct reservation_task *task = container_of(round, struct reservation_task, round);
 	struct reservation_owner *owner = task->owner;
 	const struct request *request = task->errand.request;
+	struct target *target = round->target;
 
 	if (!task->status)
 		reservation_report_fill(owner->state, task->ctrls, task->nr_ctrls, request->bytes,
 			request->data_len);
 	free(task->ctrls);
 	reservation_answer(task);
-	reservation_go_on(owner, round->target);
+	reservation_go_on(owner, target);
 }
 
 /* At the end of a turn, so that all that have come in it are one group. */
