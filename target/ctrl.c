@@ -161,6 +161,11 @@ bool ctrl_ready(const struct ctrl *ctrl)
 	return ctrl->stage == CTRL_READY;
 }
 
+bool ctrl_expels(const struct ctrl *ctrl)
+{
+	return ctrl->ending || ctrl->stage == CTRL_RESETTING || NVME_CC_SHN(ctrl->cc);
+}
+
 static bool ctrl_cc_valid(const struct ctrl *ctrl, uint32_t cc)
 {
 	bool all_sets = NVME_CC_CSS(cc) == NVME_CC_CSS_ALL && !ctrl->subsys->discovery;
@@ -246,8 +251,7 @@ void ctrl_queues_gone(struct ctrl *ctrl)
 		ctrl->stage = ctrl->cc & NVME_CC_EN ? CTRL_ENABLING : CTRL_DISABLED;
 	while ((node = list_pop_front(&ctrl->parked)))
 		cmd_property_go_on(container_of(node, struct request, node));
-	if (ctrl->ending)
-		fence_look_again(ctrl->reactor);
+	fence_look_again(ctrl->reactor);
 }
 
 /* --- beginning and end ----------------------------------------------------------------------- */

@@ -146,6 +146,8 @@ void ctrl_shutdown_done(struct ctrl *ctrl);
 /* The last I/O queue has left. */
 void ctrl_queues_gone(struct ctrl *ctrl);
 bool ctrl_ready(const struct ctrl *ctrl);
+/* Its I/O queues are to go: it has ended, is reset or shut down. */
+bool ctrl_expels(const struct ctrl *ctrl);
 
 /* The host has shown life. */
 void ctrl_alive(struct ctrl *ctrl);

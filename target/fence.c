@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waits on each reactor for the queues of a host's ended controllers.
+ * Waits on each reactor for what a host's earlier controllers may still write.
  */
 #include "target/fence.h"
 
@@ -8,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "target/cmd.h"
+#include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/reactor.h"
 #include "target/request.h"
+#include "target/reservation.h"
 #include "target/round.h"
 #include "target/subsys.h"
 #include "target/target.h"
@@ -21,7 +24,9 @@
 
 struct fence {
 	struct round round;
-	struct list node; /* reactor->fences */
+	struct list node;    /* reactor->fences */
+	struct list awaited; /* requests of REACTOR, by FENCED, but for those that an earlier fence
+				of this host has */
 	const struct ctrl *ctrl;
 	struct request *request;
 	void (*over)(struct request *request, bool late);
@@ -34,23 +39,109 @@ struct fence {
 	char subnqn[NVME_NQN_MAX + 1];
 };
 
-static bool fence_is_old(const struct fence *fence, const struct ctrl *ctrl)
+/* A subsystem that has been removed has lost its name; the new one may be just that. */
+static bool fence_meets(const struct fence *fence, const char *hostnqn, const uint8_t hostid[16],
+	const struct subsys *subsys)
 {
-	if (!ctrl || !ctrl->ending || !ctrl->nr_members || ctrl == fence->ctrl)
-		return false;
-	/* A subsystem that has been removed has lost its name; the new one may be just that. */
-	return !strcmp(ctrl->hostnqn, fence->hostnqn) &&
-	       !memcmp(ctrl->hostid, fence->hostid, sizeof(fence->hostid)) &&
-	       (ctrl->subsys == &subsys_removed || !strcmp(ctrl->subsys->nqn, fence->subnqn));
+	return !strcmp(hostnqn, fence->hostnqn) &&
+	       !memcmp(hostid, fence->hostid, sizeof(fence->hostid)) &&
+	       (subsys == &subsys_removed || !strcmp(subsys->nqn, fence->subnqn));
 }
 
-static bool fence_must_wait(const struct fence *fence)
+/* --- controllers whose queues must leave: until then these may begin something --------------- */
+
+static bool fence_is_old(const struct fence *fence, const struct ctrl *ctrl)
+{
+	if (!ctrl || !ctrl->nr_members || ctrl == fence->ctrl || !ctrl_expels(ctrl))
+		return false;
+	return fence_meets(fence, ctrl->hostnqn, ctrl->hostid, ctrl->subsys);
+}
+
+static bool fence_has_old_ctrl(const struct fence *fence)
 {
 	for (uint32_t slot = 0; slot < REACTOR_MAX_CTRLS; slot++)
 		if (fence_is_old(fence, fence->reactor->ctrls[slot]))
 			return true;
 	return false;
 }
+
+/* --- commands that must be over -------------------------------------------------------------- */
+
+static void fence_await_conn(struct fence *fence, const struct conn *conn)
+{
+	for (uint32_t i = 0; i < conn->slots.nr_touched; i++) {
+		struct request *request = &conn->requests[i];
+
+		if (!request->conn || request->state != REQUEST_EXEC || !request->command ||
+			request->command->access != RESERVATION_WRITE ||
+			!list_empty(&request->fenced))
+			continue;
+		request->awaited = true;
+		list_push_back(&fence->awaited, &request->fenced);
+	}
+}
+
+/* Of queues that close, and of those that live: their host may have lost them without a word. */
+static void fence_await_commands(struct fence *fence)
+{
+	const struct conn *conn;
+
+	list_for_each_entry (conn, &fence->reactor->conns, node)
+		if (conn->qid && conn->subsys &&
+			fence_meets(fence, conn->hostnqn, conn->hostid, conn->subsys))
+			fence_await_conn(fence, conn);
+}
+
+static bool fence_same_host(const struct fence *a, const struct fence *b)
+{
+	return !strcmp(a->hostnqn, b->hostnqn) && !memcmp(a->hostid, b->hostid, sizeof(a->hostid));
+}
+
+/* Its own, or those that another fence of its host has found before. */
+static bool fence_has_commands(const struct fence *fence)
+{
+	const struct fence *earlier;
+
+	list_for_each_entry (earlier, &fence->reactor->fences, node) {
+		if (!list_empty(&earlier->awaited) && fence_same_host(earlier, fence))
+			return true;
+		if (earlier == fence)
+			break;
+	}
+	return false;
+}
+
+static bool fence_must_wait(const struct fence *fence)
+{
+	return fence_has_commands(fence) || fence_has_old_ctrl(fence);
+}
+
+/* It waits no longer here; what it has not seen the end of is for the next one of this host. */
+static void fence_leave(struct fence *fence)
+{
+	struct fence *next;
+
+	list_remove(&fence->node);
+	list_for_each_entry (next, &fence->reactor->fences, node)
+		if (fence_same_host(next, fence)) {
+			list_splice_back(&next->awaited, &fence->awaited);
+			break;
+		}
+	while (list_pop_front(&fence->awaited))
+		;
+	round_go_on(&fence->round);
+}
+
+void fence_request_over(struct request *request)
+{
+	bool last = request->fenced.next == request->fenced.prev;
+
+	list_remove(&request->fenced);
+	if (last)
+		fence_look_again(request->conn->reactor);
+}
+
+/* --- a reactor's fences ---------------------------------------------------------------------- */
 
 static void fence_arm(struct reactor *reactor)
 {
@@ -67,12 +158,16 @@ static void fence_arm(struct reactor *reactor)
 
 static void fence_look(struct fence *fence)
 {
-	if (fence->late || fence->reactor->stage == REACTOR_CLOSES || !fence_must_wait(fence)) {
+	if (fence->late || fence->reactor->stage == REACTOR_CLOSES) {
 		round_go_on(&fence->round);
 		return;
 	}
 	list_push_back(&fence->reactor->fences, &fence->node);
-	fence_arm(fence->reactor);
+	fence_await_commands(fence);
+	if (fence_must_wait(fence))
+		fence_arm(fence->reactor);
+	else
+		fence_leave(fence);
 }
 
 void fence_look_again(struct reactor *reactor)
@@ -80,10 +175,8 @@ void fence_look_again(struct reactor *reactor)
 	struct fence *fence, *after;
 
 	list_for_each_entry_safe (fence, after, &reactor->fences, node) {
-		if (fence_must_wait(fence))
-			continue;
-		list_remove(&fence->node);
-		round_go_on(&fence->round);
+		if (!fence_must_wait(fence))
+			fence_leave(fence);
 	}
 	fence_arm(reactor);
 }
@@ -97,22 +190,19 @@ void fence_expired(struct loop_timer *timer)
 	list_for_each_entry_safe (fence, after, &reactor->fences, node) {
 		if (fence->deadline_ns > now_ns)
 			continue;
-		list_remove(&fence->node);
 		fence->late = true;
-		round_go_on(&fence->round);
+		fence_leave(fence);
 	}
 	fence_arm(reactor);
 }
 
 void fence_give_up(struct reactor *reactor)
 {
-	struct list *node;
+	struct fence *fence, *after;
 
-	while ((node = list_pop_front(&reactor->fences))) {
-		struct fence *fence = container_of(node, struct fence, node);
-
+	list_for_each_entry_safe (fence, after, &reactor->fences, node) {
 		fence->late = true;
-		round_go_on(&fence->round);
+		fence_leave(fence);
 	}
 	fence_arm(reactor);
 }
@@ -156,6 +246,7 @@ void fence_start(struct ctrl *ctrl, struct request *request,
 		return;
 	}
 	list_init(&fence->node);
+	list_init(&fence->awaited);
 	fence->ctrl = ctrl;
 	fence->request = request;
 	fence->over = over;

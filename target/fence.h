@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * No late write lands after newer data: a controller becomes ready only when no I/O queue of an
- * earlier, ended controller of the same host (NQN and identifier) with the same subsystem is left,
- * for a queue stays until its last command is back from the disk. A round visits each reactor and
- * waits there; controllers of that host that live are other paths and are not waited for.
+ * No late write lands after newer data: a controller becomes ready only when no disk has a write
+ * any more that an earlier controller of the same host (NQN and identifier) with the same subsystem
+ * had begun. A round visits each reactor and waits there
+ *  - for the I/O queues of controllers that have ended, are in reset or shut down: a queue stays
+ * until its last command is back, and one that has not heard of that yet may begin another;
+ *  - for the commands that change data and are in EXEC just then, on any I/O queue of that host. A
+ *    queue may close alone, and a host that has lost power says nothing: its controller lives on
+ * until the keep-alive timer expires. It may as well be another path of the host, which works on:
+ * what it begins later is not waited for, nor what waits for the host (PULL) or for memory.
  */
 #ifndef HAUL_TARGET_FENCE_H
 #define HAUL_TARGET_FENCE_H
@@ -24,8 +29,11 @@ struct request;
 void fence_start(struct ctrl *ctrl, struct request *request,
 	void (*over)(struct request *request, bool late));
 
-/* The last I/O queue of an ended controller of REACTOR has left. */
+/* The last I/O queue of a controller of REACTOR has left, or a command that was awaited is over. */
 void fence_look_again(struct reactor *reactor);
+
+/* REQUEST, which is FENCED, is over. */
+void fence_request_over(struct request *request);
 
 /* REACTOR ends: whoever waits here does so no longer. */
 void fence_give_up(struct reactor *reactor);

@@ -9,6 +9,7 @@
 #include "target/cmd.h"
 #include "target/conn.h"
 #include "target/error_log.h"
+#include "target/fence.h"
 #include "target/fused.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
@@ -60,6 +61,7 @@ struct request *request_get(struct conn *conn)
 		request->index = index;
 		list_init(&request->node);
 		list_init(&request->moving);
+		list_init(&request->fenced);
 		list_init(&request->claim.pool_wait.node);
 		request->claim.pool_wait.ready = request_buffer_ready;
 	}
@@ -93,6 +95,15 @@ void request_abandon_buffer(struct request *request)
 	request->buf = NULL;
 }
 
+out_of_line void request_over(struct request *request)
+{
+	request->awaited = false;
+	if (request->awaited_by)
+		reservation_request_over(request);
+	if (!list_empty(&request->fenced))
+		fence_request_over(request);
+}
+
 void request_free(struct request *request)
 {
 	struct conn *conn = request->conn;
@@ -100,8 +111,8 @@ void request_free(struct request *request)
 	assert(list_empty(&request->node));
 	if (unlikely(request->partner))
 		fused_part(request);
-	if (unlikely(conn->state != CONN_LIVE) && request->awaited_by)
-		reservation_request_over(request);
+	if (unlikely(conn->state != CONN_LIVE) && request->awaited)
+		request_over(request);
 	share_buf_put(conn->share, &request->claim, request->buf);
 	request->buf = NULL;
 	request->bytes = NULL;
@@ -242,8 +253,8 @@ void request_complete(struct request *request, uint16_t status)
 
 	if (request->state != REQUEST_CORE)
 		request_step(request, REQUEST_CORE);
-	if (unlikely(request->awaited_by))
-		reservation_request_over(request);
+	if (unlikely(request->awaited))
+		request_over(request);
 	if (conn->state != CONN_LIVE) {
 		request_free(request);
 		return;

@@ -60,9 +60,11 @@ struct request {
 	struct buf *buf;      /* owned here when not NULL */
 	struct nvme_cqe cqe;  /* the response */
 
-	const struct cmd *command;	     /* row of the command table; NULL: none such */
-	struct reactor_ns *ns;		     /* the namespace of an I/O command: request_set_ns() */
-	struct reservation_task *awaited_by; /* waits for its end while EXEC; mostly NULL */
+	const struct cmd *command; /* row of the command table; NULL: none such */
+	struct reactor_ns *ns;	   /* the namespace of an I/O command: request_set_ns() */
+	bool awaited;		   /* somebody waits for its end while EXEC: request_over() */
+	struct reservation_task *awaited_by; /* ... such a one; mostly NULL */
+	struct list fenced;		     /* ... of a struct fence: target/fence.h */
 	uint32_t nr_parts;		     /* of a command made of several I/Os: the next one */
 	/* Of an I/O that is to be the last of its command: target/abort.c. */
 	void (*part_done)(struct done *done, int res, unsigned flags);

@@ -63,6 +63,9 @@ static inline_always void request_step(struct request *request, enum request_sta
 	}
 }
 
+/* It is AWAITED, and over: whoever waits is told. */
+void request_over(struct request *request);
+
 /* Whoever has held it has let go of it. */
 void request_free(struct request *request);
 

@@ -136,6 +136,7 @@ static void reservation_abort_rest(struct reservation_task *task, const struct c
 			request->command = &reservation_preempted;
 		} else if (request->state == REQUEST_EXEC) {
 			assert(!request->awaited_by);
+			request->awaited = true;
 			request->awaited_by = task;
 			task->nr_awaited++;
 		}

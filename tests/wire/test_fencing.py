@@ -128,6 +128,30 @@ def test_a_late_write_never_lands_after_newer_data(slow, kind):
     assert slow.holds() == NEW
 
 
+@pytest.mark.parametrize("queue_closes", [False, True])
+def test_a_write_is_waited_for_also_when_its_association_is_not_over(slow, kind, queue_closes):
+    """The host has lost power, and nobody has noticed yet; or it has lost one connection."""
+    lost = kind(slow.hauld)
+    queue = lost.queue()
+    assert lost.write(queue, OLD) == 0
+    slow.begin_late_write(lost, queue)
+    if queue_closes:
+        lost.leave(queue)
+    host = kind(slow.hauld, enable=False)
+    host.begin_enabling()
+    slow.others_go_on(kind)
+    assert not csts(host) & 1
+    assert slow.holds() == OLD
+    slow.go()
+    until(host, 1, 1)
+    assert slow.holds() == LATE
+    assert host.write(host.queue(), NEW) == 0
+    host.close()
+    lost.close()
+    lost.leave(queue)
+    assert slow.holds() == NEW
+
+
 def test_a_reset_is_over_when_the_disk_has_nothing_of_it(slow, kind):
     host = kind(slow.hauld)
     queue = host.queue()

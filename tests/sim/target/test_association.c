@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "proto/nvme/identify.h"
+#include "target/fence.h"
 #include "tests/sim/target/sim.h"
 
 #define MEMORY (32ull << 20)
@@ -343,20 +344,85 @@ static void others_do_not_wait(void **state)
 	}
 }
 
-static void other_path_of_the_host_is_neither_waited_for_nor_disturbed(void **state)
+/* Nothing of it may be seen any more but its write: it lives on, or only a part of it has gone. */
+static void write_of_an_association_that_is_not_over_is_waited_for(void **state)
 {
+	static const uint32_t shut_down = SIM_CC_ENABLE | NVME_CC_SHN_NORMAL << NVME_CC_SHN_SHIFT;
+	struct old old;
+	struct sim_conn *again;
+	struct nvme_cmd cmd;
+
+	(void)state;
+	for (unsigned i = 0; i < 5; i++) {
+		old_start(&old);
+		if (i == 1)
+			conn_close(old.queue->conn, "test");
+		if (i == 2) {
+			cmd = sim_cmd(NVME_OPC_FABRICS, 0, 0);
+			cmd.fctype = NVME_FCTYPE_DISCONNECT;
+			assert_int_equal(sim_run(old.sim, old.queue, &cmd), 0);
+		}
+		if (i >= 3) {
+			cmd = sim_property_set_cc(i == 3 ? 0 : shut_down);
+			assert_true(sim_send(old.sim, old.admin, &cmd));
+		}
+		again = comes(old.sim, SIM_NQN, SIM_HOST, 7);
+		sim_settle(old.sim);
+		assert_false(is_ready(again));
+		assert_true(sim_do_io(old.sim, 0, 0));
+		old.sim->auto_disk = true;
+		sim_settle(old.sim);
+		assert_true(is_ready(again));
+		sim_destroy(old.sim);
+	}
+}
+
+static void other_path_of_the_host_works_on(void **state)
+{
+	struct nvme_cmd later = sim_rw(NVME_OPC_WRITE, 8, 8), read = sim_rw(NVME_OPC_READ, 0, 8);
 	struct old old;
 	struct sim_conn *path;
 
 	(void)state;
 	old_start(&old);
+	assert_true(sim_send(old.sim, old.queue, &read));
 	path = comes(old.sim, SIM_NQN, SIM_HOST, 7);
 	sim_settle(old.sim);
-	assert_true(is_ready(path));
-	assert_int_equal(old.queue->nr_replies, 1);
+	assert_true(sim_send(old.sim, old.queue, &later));
+	sim_settle(old.sim);
+	assert_int_equal(old.sim->nr_ios, 3);
+	assert_false(is_ready(path));
+	/* Neither the read nor what has begun since is waited for. */
 	assert_true(sim_do_io(old.sim, 0, 0));
 	sim_settle(old.sim);
+	assert_true(is_ready(path));
+	assert_int_equal(old.sim->nr_ios, 2);
 	assert_int_equal(old.queue->nr_replies, 2);
+	old.sim->auto_disk = true;
+	sim_destroy(old.sim);
+}
+
+/* The first one's patience ends, and that the second one gets does not depend on it. */
+static void write_is_waited_for_by_all_that_come(void **state)
+{
+	struct old old;
+	struct sim_conn *again[3];
+
+	(void)state;
+	old_start(&old);
+	for (unsigned i = 0; i < 3; i++) {
+		for (unsigned j = 0; j < 3; j++)
+			old.sim->target.reactors[j]->fence_ns = i ? FENCE_DEADLINE_NS : 0;
+		again[i] = comes(old.sim, SIM_NQN, SIM_HOST, 7);
+		sim_settle(old.sim);
+	}
+	assert_int_equal(ctrl_csts(again[0]->conn->member.ctrl), NVME_CSTS_CFS);
+	conn_close(again[1]->conn, "test");
+	sim_settle(old.sim);
+	assert_false(is_ready(again[2]));
+	assert_true(sim_do_io(old.sim, 0, 0));
+	sim_settle(old.sim);
+	assert_true(is_ready(again[2]));
 	sim_destroy(old.sim);
 }
 
@@ -517,7 +583,9 @@ int main(void)
 		cmocka_unit_test(late_write_is_over_before_the_next_association_may_write),
 		cmocka_unit_test(end_that_is_found_in_this_turn_is_waited_for),
 		cmocka_unit_test(others_do_not_wait),
-		cmocka_unit_test(other_path_of_the_host_is_neither_waited_for_nor_disturbed),
+		cmocka_unit_test(write_of_an_association_that_is_not_over_is_waited_for),
+		cmocka_unit_test(other_path_of_the_host_works_on),
+		cmocka_unit_test(write_is_waited_for_by_all_that_come),
 		cmocka_unit_test(disk_that_does_not_answer_is_told_at_the_deadline),
 		cmocka_unit_test(host_that_gives_up_waiting_leaves_nothing),
 		cmocka_unit_test(reset_is_over_when_the_disk_has_nothing_of_it),
