@@ -19,6 +19,23 @@
 
 /* --- settings -------------------------------------------------------------------------------- */
 
+static int config_cntlids(struct config_source *source, const struct config_file *config,
+	struct target_settings *settings)
+{
+	bool has_min = config_source_at(source, "cntlid_min");
+	bool has_max = config_source_at(source, "cntlid_max");
+	uint32_t min = has_min ? config->cntlid_min : settings->cntlid_min;
+	uint32_t max = has_max ? config->cntlid_max : settings->cntlid_max;
+
+	if (min < 1 || max > NVME_CNTLID_MAX || max < min || max - min + 1 < TARGET_MIN_CNTLIDS)
+		return config_source_wrong(source, has_max ? "cntlid_max" : "cntlid_min",
+			"%u to %u is not a range within 1 to %u of at least %u numbers", min, max,
+			NVME_CNTLID_MAX, TARGET_MIN_CNTLIDS);
+	settings->cntlid_min = (uint16_t)min;
+	settings->cntlid_max = (uint16_t)max;
+	return 0;
+}
+
 static int config_settings(struct config_source *source, const struct config_file *config,
 	struct target_settings *settings)
 {
@@ -60,7 +77,7 @@ static int config_settings(struct config_source *source, const struct config_fil
 				TARGET_MAX_PATIENCE_S);
 		settings->patience_ns = config->patience_s * 1000000000ull;
 	}
-	return 0;
+	return config_cntlids(source, config, settings);
 }
 
 static int config_listen(struct config_source *source, const struct config_file *config,

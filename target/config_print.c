@@ -206,6 +206,10 @@ static void config_print_settings(
 	if (settings->patience_ns != unless_given.patience_ns)
 		fprintf(print->file, "patience_s: %" PRIu64 "\n",
 			settings->patience_ns / 1000000000);
+	if (settings->cntlid_min != unless_given.cntlid_min)
+		fprintf(print->file, "cntlid_min: %u\n", settings->cntlid_min);
+	if (settings->cntlid_max != unless_given.cntlid_max)
+		fprintf(print->file, "cntlid_max: %u\n", settings->cntlid_max);
 	if (settings->control[0])
 		config_print_text(print, "control: ", settings->control);
 	if (settings->state[0])

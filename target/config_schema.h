@@ -57,6 +57,8 @@ struct config_file {
 	char *state;
 	uint32_t *spin_us;
 	uint32_t patience_s;
+	uint32_t cntlid_min;
+	uint32_t cntlid_max;
 };
 
 /* On failure the mistake is the source's, and there is nothing to free. */

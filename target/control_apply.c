@@ -66,6 +66,8 @@ static const struct {
 	APPLY_SETTING("memory", memory_bytes),
 	APPLY_SETTING("spin_us", spin_ns),
 	APPLY_SETTING("patience_s", patience_ns),
+	APPLY_SETTING("cntlid_min", cntlid_min),
+	APPLY_SETTING("cntlid_max", cntlid_max),
 };
 
 /* What is in the file of the settings, and differs from those that hauld runs with. */

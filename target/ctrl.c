@@ -28,32 +28,41 @@
 
 #define CTRL_NR_TIMERS 2u /* of keep-alive and of replacement */
 
-/* An id names its owner: slot x reactors + reactor + 1, so that any reactor can compute whom to
- * ask. */
+/* An id names its owner: the first id + slot x reactors + reactor, so that any reactor can compute
+ * whom to ask. */
 static uint16_t ctrl_cntlid(const struct reactor *reactor, uint32_t slot)
 {
-	return (uint16_t)(slot * reactor->target->nr_reactors + reactor->index + 1);
+	const struct target *target = reactor->target;
+
+	return (uint16_t)(target->settings.cntlid_min + slot * target->nr_reactors +
+			  reactor->index);
 }
 
 uint32_t ctrl_owner(const struct reactor *reactor, uint16_t cntlid)
 {
-	return (uint32_t)(cntlid - 1 + (int)reactor->target->nr_reactors) %
-	       reactor->target->nr_reactors;
+	const struct target *target = reactor->target;
+	uint32_t first = target->settings.cntlid_min;
+
+	return cntlid < first ? 0 : (cntlid - first) % target->nr_reactors;
 }
 
 static uint32_t ctrl_nr_slots(const struct reactor *reactor)
 {
-	return min_of(NVME_CNTLID_MAX / reactor->target->nr_reactors, (uint32_t)REACTOR_MAX_CTRLS);
+	const struct target *target = reactor->target;
+	uint32_t nr_ids = target->settings.cntlid_max - target->settings.cntlid_min + 1u;
+
+	return min_of(nr_ids / target->nr_reactors, (uint32_t)REACTOR_MAX_CTRLS);
 }
 
 struct ctrl *ctrl_find(struct reactor *reactor, uint16_t cntlid)
 {
 	uint32_t slot;
 	struct ctrl *ctrl;
+	uint32_t first = reactor->target->settings.cntlid_min;
 
-	if (cntlid == 0 || ctrl_owner(reactor, cntlid) != reactor->index)
+	if (cntlid < first || ctrl_owner(reactor, cntlid) != reactor->index)
 		return NULL;
-	slot = (uint32_t)(cntlid - 1) / reactor->target->nr_reactors;
+	slot = (cntlid - first) / reactor->target->nr_reactors;
 	ctrl = slot < ctrl_nr_slots(reactor) ? reactor->ctrls[slot] : NULL;
 	return ctrl && !ctrl->ending ? ctrl : NULL;
 }

@@ -13,6 +13,7 @@
 #include "proto/base/list.h"
 #include "proto/base/log.h"
 #include "proto/base/loop.h"
+#include "proto/nvme/fabrics.h"
 #include "target/change.h"
 #include "target/publish.h"
 
@@ -38,17 +39,22 @@ struct target_settings {
 	uint64_t spin_ns;
 	uint64_t memory_bytes; /* data buffers of all reactors together */
 	uint64_t patience_ns;  /* how long a host may take for its part of a command without data */
+	uint16_t cntlid_min;   /* controllers have ids from here ... */
+	uint16_t cntlid_max;   /* ... to here: another target of the same subsystems has others */
 	enum log_level log_level;
 	char control[TARGET_CONTROL_BYTES]; /* path of the control socket; "": the default, "none"
 					     */
 	char state[TARGET_STATE_BYTES];	    /* "": $STATE_DIRECTORY, or nothing is kept; "none" */
 };
-#define TARGET_SETTINGS_DEFAULT                                                           \
-	{                                                                                 \
-		.engine = LOOP_ENGINE_AUTO, .spin_ns = 20000, .memory_bytes = 512u << 20, \
-		.patience_ns = 30000000000ull, .log_level = LOG_LEVEL_INFO                \
+#define TARGET_SETTINGS_DEFAULT                                                                \
+	{                                                                                      \
+		.engine = LOOP_ENGINE_AUTO, .spin_ns = 20000, .memory_bytes = 512u << 20,      \
+		.patience_ns = 30000000000ull, .cntlid_min = 1, .cntlid_max = NVME_CNTLID_MAX, \
+		.log_level = LOG_LEVEL_INFO                                                    \
 	}
 #define TARGET_MAX_THREADS_DEFAULT    8
+/* At least one on each reactor. */
+#define TARGET_MIN_CNTLIDS	      TARGET_MAX_REACTORS
 #define TARGET_MAX_PATIENCE_S	      3600
 /* Each size class of the pool needs a region, on each reactor. */
 #define TARGET_MIN_MEMORY_PER_REACTOR (8u << 20)

@@ -6,6 +6,7 @@ import time
 import conftest
 import fabric
 import nvme
+import nvmetcp
 import pytest
 
 HOST = "nqn.2014-08.org.nvmexpress:uuid:aaaaaaaa-0000-0000-0000-000000000001"
@@ -370,3 +371,19 @@ def test_more_commands_than_the_queue_holds_ends_only_that_association(target):
         queue.send(burst)   # each waits for its data, so that all of them are out at once
         queue.expect_end()
     target.still_serves()
+
+
+def test_controller_ids_are_of_the_range_that_is_configured(start_hauld, tmp_path):
+    """Base 2.0 3.1.2: unique in the subsystem, of which another target may be a part with other ids."""
+    path = conftest.config(tmp_path)
+    path.write_text(path.read_text() + "cntlid_min: 1000\ncntlid_max: 1063\nthreads: 3\n")
+    hauld = start_hauld("--config", str(path))
+    admins, ids = [], set()
+    for _ in range(20):
+        admins.append(nvmetcp.Admin(hauld.address, conftest.MAIN))
+        ids.add(struct.unpack_from("<H", admins[-1].identify(1)[1], 78)[0])
+        with admins[-1].io_queue() as queue:
+            assert queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 1), read=512)[0].status == 0
+    assert len(ids) == 20 and min(ids) >= 1000 and max(ids) <= 1063
+    for admin in admins:
+        admin.close()

@@ -55,6 +55,8 @@ engine: epoll
 memory: 100M
 spin_us: 0
 patience_s: 17
+cntlid_min: 300
+cntlid_max: 1299
 control: {tmp_path}/ctl.sock
 state: {tmp_path}/state
 subsystems:
