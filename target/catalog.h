@@ -39,6 +39,7 @@ struct catalog {
 	struct port *port[CATALOG_MAX_PORTS]; /* one reference each */
 	uint32_t nr_referrals;
 	struct referral *referrals;
+	bool narrows;	     /* some hosts lose sight of a namespace that stays */
 	bool same_discovery; /* as PREVIOUS, to any host; found out once, when it is published */
 };
 

@@ -11,6 +11,15 @@
 #include "target/conn.h"
 #include "target/reactor_ns.h"
 #include "target/reservation_visit.h"
+#include "target/revoke.h"
+#include "target/view_hide.h"
+
+static out_of_line uint16_t cmd_io_check_gate(const struct conn *conn, uint32_t gate, uint32_t nsid)
+{
+	uint16_t status = gate & REACTOR_NS_NARROWS ? view_hide_check(conn, nsid) : 0;
+
+	return status ? status : ana_check(conn, nsid);
+}
 
 uint16_t cmd_io_find_ns(struct request *request)
 {
@@ -20,7 +29,9 @@ uint16_t cmd_io_find_ns(struct request *request)
 	request_set_ns(request, reactor_ns_find(conn->reactor, conn->subsys, nsid));
 	if (unlikely(!request->ns))
 		return NVME_SC_INVALID_NS | NVME_STATUS_DNR;
-	return unlikely(request->ns->gate & REACTOR_NS_ANA) ? ana_check(conn, nsid) : 0;
+	if (likely(!(request->ns->gate & (REACTOR_NS_ANA | REACTOR_NS_NARROWS))))
+		return 0;
+	return cmd_io_check_gate(conn, request->ns->gate, nsid);
 }
 
 uint16_t cmd_io_prepare_rw(struct request *request, enum backend_op op)
@@ -168,7 +179,7 @@ bool cmd_flush_next(
 	/* The namespace before has nothing of it any more. The next one may have to be awaited by
 	 * another command. */
 	if (request->awaited_by)
-		reservation_request_over(request);
+		revoke_request_over(request);
 	request_set_ns(request, reactor_ns_find(request->conn->reactor, subsys, nsid));
 	request->io.op = BACKEND_FLUSH;
 	request_submit(request, done);

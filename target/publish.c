@@ -18,6 +18,7 @@
 #include "target/reservation_owner.h"
 #include "target/target.h"
 #include "target/view.h"
+#include "target/view_hide.h"
 #include "target/write_protect.h"
 
 static_assert(PUBLISH_MAX_PARTS == TARGET_MAX_REACTORS);
@@ -204,6 +205,29 @@ static void publish_switch(struct loop_message *message)
 	publish_answer(part, publish_switched);
 }
 
+/* --- hide ------------------------------------------------------------------------------------ */
+
+static void publish_hidden(struct loop_message *message)
+{
+	struct publish *publish = publish_of(message);
+
+	if (publish_is_answered(message, "hide namespaces"))
+		publish_ask_all(publish, publish_switch);
+}
+
+static void publish_hide_over(void *context)
+{
+	publish_answer(context, publish_hidden);
+}
+
+static void publish_hide(struct loop_message *message)
+{
+	struct publish_part *part = container_of(message, struct publish_part, message);
+
+	view_hide_start(
+		&publish_reactor(part)->hide, part->publish->catalog, publish_hide_over, part);
+}
+
 /* --- listen ---------------------------------------------------------------------------------- */
 
 static void publish_abandoned(struct loop_message *message)
@@ -226,7 +250,10 @@ static void publish_listened(struct loop_message *message)
 
 	if (!publish_is_answered(message, "listen"))
 		return;
-	publish_ask_all(publish, publish->error ? publish_abandon : publish_switch);
+	if (publish->error)
+		publish_ask_all(publish, publish_abandon);
+	else
+		publish_ask_all(publish, publish->catalog->narrows ? publish_hide : publish_switch);
 }
 
 /* Ends the listeners of ONE that OTHER has not. */

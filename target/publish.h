@@ -7,6 +7,7 @@
  *   first    namespaces get the owners of their reservations, which may be read from files
  *   attach   each reactor opens queues for namespaces that are new    -> abandon on failure
  *   listen   the first reactor ends listeners that go, starts those that come    -> undone, too
+ *   hide     each reactor: hosts that lose sight of a namespace that others see end what they do
  *   switch   each reactor: commands see the new catalog
  *   open     each reactor tells its hosts what concerns them, the first one lets in the hosts that
  *            have come to new listeners meanwhile

@@ -25,7 +25,7 @@
 /* Time for the commands that have begun; then they are dropped. */
 #define REACTOR_DRAINS_NS  2000000000ull
 
-#define REACTOR_NR_TIMERS 2u /* of fences and of the drain */
+#define REACTOR_NR_TIMERS 3u /* of fences, of the drain and of hiding */
 
 static void reactor_drain_expired(struct loop_timer *timer);
 static void reactor_check_drained(struct loop_flush *flush);
@@ -57,6 +57,7 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 	list_init(&reactor->smart_past);
 	loop_timer_init(&reactor->drain_timer, reactor_drain_expired);
 	loop_flush_init(&reactor->drain_check, reactor_check_drained);
+	view_hide_init(&reactor->hide, reactor);
 	error = loop_create(&options, &reactor->loop);
 	if (error)
 		goto free_reactor;

@@ -13,6 +13,7 @@
 #include "proto/base/loop.h"
 #include "target/share.h"
 #include "target/transport.h"
+#include "target/view_hide.h"
 
 struct target;
 struct ctrl;
@@ -60,6 +61,8 @@ struct reactor {
 	struct list fences;	       /* controllers-to-be that wait here: target/fence.h */
 	struct loop_timer fence_timer; /* the first of their deadlines */
 	uint64_t fence_ns;	       /* how long controllers of this reactor wait */
+
+	struct view_hide hide; /* namespaces that some hosts are about to lose sight of */
 
 	struct loop_message drain;     /* to the reactor, and back to the first one */
 	struct loop_timer drain_timer; /* the end of SETTLES, then that of DRAINS */

@@ -138,7 +138,7 @@ static int reactor_ns_take_over(void *context, struct subsys *subsys, struct ns 
 
 	reactor_ns_show(here, subsys, ns->hosts);
 	reactor_ns_describe(here, ns);
-	here->gate &= ~(REACTOR_NS_ANA | REACTOR_NS_WRITE_PROTECTED);
+	here->gate &= ~(REACTOR_NS_ANA | REACTOR_NS_WRITE_PROTECTED | REACTOR_NS_NARROWS);
 	if (ns->write_protect)
 		here->gate |= REACTOR_NS_WRITE_PROTECTED;
 	if (ana_restricts(subsys, ns->ana_group))
@@ -168,6 +168,7 @@ void reactor_ns_switch(struct reactor *reactor, const struct catalog *catalog)
 	const struct catalog *previous = reactor->catalog;
 
 	reactor->catalog = catalog;
+	view_hide_switched(&reactor->hide);
 	(void)catalog_for_each_ns(catalog, reactor_ns_take_over, reactor);
 	(void)catalog_for_each_ns(previous, reactor_ns_let_go, reactor);
 }

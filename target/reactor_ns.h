@@ -36,10 +36,11 @@ struct ns_sum {
 };
 
 /* Bits of a gate. */
-#define REACTOR_NS_LOCKED	   0x1u /* some range is locked */
-#define REACTOR_NS_ANA		   0x2u /* not accessible through every listener: target/ana.h */
-#define REACTOR_NS_RESERVED	   0x4u /* by a host: target/reservation_visit.h */
-#define REACTOR_NS_WRITE_PROTECTED 0x8u /* by a host: target/write_protect.h */
+#define REACTOR_NS_LOCKED	   0x1u	 /* some range is locked */
+#define REACTOR_NS_ANA		   0x2u	 /* not accessible through every listener: target/ana.h */
+#define REACTOR_NS_RESERVED	   0x4u	 /* by a host: target/reservation_visit.h */
+#define REACTOR_NS_WRITE_PROTECTED 0x8u	 /* by a host: target/write_protect.h */
+#define REACTOR_NS_NARROWS	   0x10u /* some hosts are to lose sight of it: target/view_hide.h */
 
 struct reactor_ns {
 	struct ns ns; /* a copy of the catalog's */

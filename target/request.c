@@ -14,7 +14,7 @@
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
 #include "target/request_steps.h"
-#include "target/reservation_visit.h"
+#include "target/revoke.h"
 #include "target/smart.h"
 
 /* The host has a second for so many bytes, besides the time that it has for any command. Whoever is
@@ -99,7 +99,7 @@ out_of_line void request_over(struct request *request)
 {
 	request->awaited = false;
 	if (request->awaited_by)
-		reservation_request_over(request);
+		revoke_request_over(request);
 	if (!list_empty(&request->fenced))
 		fence_request_over(request);
 }

@@ -17,7 +17,7 @@
 struct conn;
 struct cmd;
 struct reactor_ns;
-struct reservation_task;
+struct revoke;
 
 enum request_state {
 	REQUEST_FREE,	  /* the connection's slots */
@@ -63,9 +63,9 @@ struct request {
 	const struct cmd *command; /* row of the command table; NULL: none such */
 	struct reactor_ns *ns;	   /* the namespace of an I/O command: request_set_ns() */
 	bool awaited;		   /* somebody waits for its end while EXEC: request_over() */
-	struct reservation_task *awaited_by; /* ... such a one; mostly NULL */
-	struct list fenced;		     /* ... of a struct fence: target/fence.h */
-	uint32_t nr_parts;		     /* of a command made of several I/Os: the next one */
+	struct revoke *awaited_by; /* ... such a one; mostly NULL */
+	struct list fenced;	   /* ... of a struct fence: target/fence.h */
+	uint32_t nr_parts;	   /* of a command made of several I/Os: the next one */
 	/* Of an I/O that is to be the last of its command: target/abort.c. */
 	void (*part_done)(struct done *done, int res, unsigned flags);
 	struct share_claim claim; /* of BUF */
@@ -73,6 +73,7 @@ struct request {
 	uint64_t moving_since_ns;
 	struct request *partner; /* of a fused pair: the other one, see target/fused.h */
 	uint16_t fused_status;	 /* ... 0, or what it ends with when its data is here */
+	struct revoke *awaited_by_too;
 
 	struct backend_io io;	     /* while EXEC */
 	struct loop_message message; /* while EXEC on another reactor */

@@ -22,6 +22,7 @@
 #include "target/publish.h"
 #include "target/request_errand.h"
 #include "target/reservation.h"
+#include "target/revoke.h"
 #include "target/round.h"
 #include "target/state_dir.h"
 
@@ -72,7 +73,7 @@ struct reservation_task {
 	uint16_t status;
 	struct reservation *before, *after; /* AFTER: NULL when STATUS is not 0 */
 	struct reservation_effect effect;
-	uint32_t nr_awaited;		/* requests of the reactor that must be over */
+	struct revoke revoke;		/* of commands of preempted hosts, on the reactor */
 	struct reservation_ctrl *ctrls; /* for the report */
 	uint32_t nr_ctrls, room;
 };

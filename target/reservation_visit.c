@@ -99,70 +99,32 @@ static const struct cmd reservation_preempted = {
 	.run = reservation_preempted_run,
 };
 
-static bool reservation_concerns(const struct reservation_task *task, const struct request *request)
+static bool reservation_concerns(const struct revoke *revoke, const struct request *request)
 {
+	const struct reservation_task *task = container_of(revoke, struct reservation_task, revoke);
+
 	return request->ns && request->ns->ns.reservation == task->owner &&
 	       request->command->access != RESERVATION_FREE;
 }
 
-/* Those that wait, for a buffer or for the other half of a pair. An answer may end others of the
- * list, too. */
-static void reservation_abort_waiting(const struct reservation_task *task, struct list *list)
+static void reservation_aborted(struct revoke *revoke)
 {
-	struct request *request;
-	bool found;
-
-	do {
-		found = false;
-		list_for_each_entry (request, list, node) {
-			found = reservation_concerns(task, request);
-			if (!found)
-				continue;
-			request_abort(request, NVME_SC_ABORT_PREEMPTED);
-			break;
-		}
-	} while (found);
-}
-
-/* What the disk has is waited for. */
-static void reservation_abort_rest(struct reservation_task *task, const struct conn *conn)
-{
-	for (uint32_t i = 0; i < conn->slots.nr_touched; i++) {
-		struct request *request = &conn->requests[i];
-
-		if (!request->conn || !reservation_concerns(task, request))
-			continue;
-		if (request->state == REQUEST_PULL) {
-			request->command = &reservation_preempted;
-		} else if (request->state == REQUEST_EXEC) {
-			assert(!request->awaited_by);
-			request->awaited = true;
-			request->awaited_by = task;
-			task->nr_awaited++;
-		}
-	}
+	round_go_on(&container_of(revoke, struct reservation_task, revoke)->round);
 }
 
 static void reservation_abort(struct reservation_task *task, struct reactor *reactor)
 {
 	struct conn *conn;
 
-	list_for_each_entry (conn, &reactor->conns, node) {
-		if (!reservation_lost(task->before, task->after, &task->command, conn->hostid))
-			continue;
-		reservation_abort_waiting(task, &conn->waiting);
-		reservation_abort_waiting(task, &conn->held);
-		reservation_abort_rest(task, conn);
-	}
-}
-
-void reservation_request_over(struct request *request)
-{
-	struct reservation_task *task = request->awaited_by;
-
-	request->awaited_by = NULL;
-	if (--task->nr_awaited == 0)
-		round_go_on(&task->round);
+	task->revoke = (struct revoke){.status = NVME_SC_ABORT_PREEMPTED,
+		.command = &reservation_preempted,
+		.concerns = reservation_concerns,
+		.over = reservation_aborted};
+	revoke_begin(&task->revoke);
+	list_for_each_entry (conn, &reactor->conns, node)
+		if (reservation_lost(task->before, task->after, &task->command, conn->hostid))
+			revoke_commands(&task->revoke, conn);
+	revoke_end(&task->revoke);
 }
 
 /* --- the visit ------------------------------------------------------------------------------- */
@@ -185,10 +147,8 @@ void reservation_visit(struct round *round, struct reactor *reactor)
 	task->owner->seen[reactor->index] = task->after;
 	reservation_set_gates(task->owner, reactor);
 	reservation_tell_all(task, reactor);
-	/* One more, so that it does not go on in the middle. */
-	task->nr_awaited = 1;
 	if (task->effect.abort)
 		reservation_abort(task, reactor);
-	if (--task->nr_awaited == 0)
+	else
 		round_go_on(round);
 }

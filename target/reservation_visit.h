@@ -29,7 +29,4 @@ uint16_t reservation_check(const struct request *request);
 /* The same for another namespace than the request's. */
 uint16_t reservation_check_ns(const struct request *request, const struct reactor_ns *ns);
 
-/* REQUEST, which a task waits for, is over. */
-void reservation_request_over(struct request *request);
-
 #endif

@@ -42,6 +42,7 @@ struct ns {
 	/* Of those that may use the subsystem, who sees it (target/view.h); NULL: all. Owned here;
 	 * reactors have none. */
 	struct host_list *hosts;
+	bool narrows; /* some that saw it when the catalog before counted do not see it any more */
 	/* Set when its catalog is about to be published. */
 	struct reservation_owner *reservation; /* the control thread's, for the process's life */
 	bool may_persist;		       /* its reservation, through power loss */

@@ -162,8 +162,38 @@ static int view_make(struct subsys *subsys)
 	return 0;
 }
 
-int view_make_all(const struct catalog *catalog)
+/* --- who loses sight ------------------------------------------------------------------------- */
+
+static bool view_ns_narrows(const struct ns *before, const struct ns *now)
 {
+	if (!before || before->place != now->place || !now->hosts)
+		return false;
+	for (uint32_t i = 0; before->hosts && i < before->hosts->nr; i++)
+		if (!host_list_has(now->hosts, before->hosts->nqn[i]))
+			return true;
+	return !before->hosts;
+}
+
+static bool view_narrows(const struct subsys *before, const struct subsys *now)
+{
+	bool any = false;
+
+	for (uint32_t nsid = 1; nsid < now->ns_limit; nsid++) {
+		struct ns *ns = now->ns[nsid];
+
+		if (!ns)
+			continue;
+		ns->narrows = view_ns_narrows(subsys_ns(before, nsid), ns);
+		any |= ns->narrows;
+	}
+	return any;
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+int view_make_all(struct catalog *catalog)
+{
+	const struct subsys *before;
 	struct subsys *subsys;
 	int error;
 
@@ -171,6 +201,8 @@ int view_make_all(const struct catalog *catalog)
 		error = view_make(subsys);
 		if (error)
 			return error;
+		before = catalog->previous ? catalog_find(catalog->previous, subsys->nqn) : NULL;
+		catalog->narrows |= before && view_narrows(before, subsys);
 	}
 	return 0;
 }

@@ -17,8 +17,9 @@ struct catalog;
 struct ns;
 struct subsys;
 
-/* On the control thread: the views of each subsystem of CATALOG, which is complete. */
-int view_make_all(const struct catalog *catalog) must_check;
+/* On the control thread: the views of each subsystem of CATALOG, which is complete; and who loses
+ * sight of what. */
+int view_make_all(struct catalog *catalog) must_check;
 /* SUBSYS is about to be freed. */
 void view_free_all(struct subsys *subsys);
 

@@ -427,6 +427,215 @@ static void smart_totals_have_what_ends_late(void **state)
 	sim_destroy(sim);
 }
 
+/* --- commands that are out -------------------------------------------------------------------- */
+
+struct taking { /* HIDDEN from A, to be B's instead */
+	struct sim *sim;
+	struct sim_conn *admin, *queue;	    /* of A */
+	struct sim_conn *b_admin, *b_queue; /* of B */
+	unsigned b_replies;
+};
+
+static bool taken;
+
+static void taking_done(struct publish *publish, int error)
+{
+	(void)publish;
+	assert_int_equal(error, 0);
+	taken = true;
+}
+
+static struct taking taking_begin(unsigned nr_reactors)
+{
+	struct taking taking = {.sim = create(nr_reactors)};
+
+	taking.admin = admin_of(taking.sim, A);
+	taking.queue = sim_queue(taking.sim, taking.admin, 1, 32);
+	taking.b_admin = listener_of(taking.sim, B);
+	taking.b_queue = sim_queue(taking.sim, taking.b_admin, 1, 32);
+	taking.b_replies = taking.b_admin->nr_replies;
+	taken = false;
+	return taking;
+}
+
+static void take(struct taking *taking)
+{
+	struct catalog *catalog = changed(taking->sim);
+
+	SHOW(catalog, HIDDEN, B);
+	publish_start(&taking->sim->target.publish, catalog, taking_done);
+	sim_settle(taking->sim);
+}
+
+static struct nvme_cmd rw_of(uint8_t opcode, uint32_t nsid)
+{
+	struct nvme_cmd cmd = sim_rw(opcode, 0, 8);
+
+	cmd.nsid = le32(nsid);
+	return cmd;
+}
+
+static uint16_t status_of(const struct sim *sim, const struct nvme_cmd *cmd)
+{
+	uint16_t status = sim->status[le16_get(cmd->cid)];
+
+	return status == SIM_NO_ANSWER ? status : status & (uint16_t)~NVME_STATUS_MORE;
+}
+
+/* Nobody else sees what is lost before the last command is back from the disk. */
+static void what_the_disk_has_is_waited_for(void **state)
+{
+	(void)state;
+	for (unsigned nr_reactors = 1; nr_reactors <= 3; nr_reactors++) {
+		struct taking taking = taking_begin(nr_reactors);
+		struct sim *sim = taking.sim;
+		struct nvme_cmd first = rw_of(NVME_OPC_WRITE, HIDDEN);
+		struct nvme_cmd second = rw_of(NVME_OPC_READ, HIDDEN);
+
+		sim->auto_disk = false;
+		assert_true(sim_send(sim, taking.queue, &first));
+		assert_true(sim_send(sim, taking.queue, &second));
+		sim_settle(sim);
+		assert_int_equal(sim->nr_ios, 2);
+		take(&taking);
+		assert_false(taken);
+		/* New ones are refused, on any queue of it; not for what it goes on to see. */
+		assert_int_equal(io(sim, taking.queue, NVME_OPC_WRITE, HIDDEN), NO_SUCH);
+		assert_int_equal(sim->nr_ios, 2);
+		assert_int_equal(io(sim, taking.b_queue, NVME_OPC_WRITE, HIDDEN), NO_SUCH);
+		assert_int_equal(taking.b_admin->nr_replies, taking.b_replies);
+		assert_true(sim_do_io(sim, 0, 0));
+		sim_settle(sim);
+		assert_false(taken);
+		assert_int_equal(taking.b_admin->nr_replies, taking.b_replies);
+		assert_true(sim_do_io(sim, 0, 0));
+		sim_settle(sim);
+		assert_true(taken);
+		assert_int_equal(status_of(sim, &first), 0);
+		assert_int_equal(status_of(sim, &second), 0);
+		expect_event(taking.b_admin, taking.b_replies + 1);
+		sim->auto_disk = true;
+		assert_int_equal(io(sim, taking.b_queue, NVME_OPC_WRITE, HIDDEN), 0);
+		assert_int_equal(io(sim, taking.queue, NVME_OPC_READ, HIDDEN), NO_SUCH);
+		assert_int_equal(io(sim, taking.queue, NVME_OPC_WRITE, 1), 0);
+		sim_destroy(sim);
+	}
+}
+
+/* No host holds up a change: what it has not brought yet is not written. */
+static void data_that_comes_late_is_not_written(void **state)
+{
+	struct taking taking = taking_begin(2);
+	struct sim *sim = taking.sim;
+	struct nvme_cmd write = rw_of(NVME_OPC_WRITE, HIDDEN), other = rw_of(NVME_OPC_WRITE, 5);
+	unsigned nr_ios;
+
+	(void)state;
+	sim->auto_pull = false;
+	assert_true(sim_send(sim, taking.queue, &write));
+	assert_true(sim_send(sim, taking.queue, &other));
+	sim_settle(sim);
+	take(&taking);
+	assert_true(taken);
+	nr_ios = sim->nr_ios;
+	sim->auto_pull = true;
+	sim->auto_disk = false;
+	sim_settle(sim);
+	assert_int_equal(sim->nr_ios, nr_ios + 1);
+	sim->auto_disk = true;
+	sim_settle(sim);
+	assert_int_equal(status_of(sim, &write), NO_SUCH);
+	assert_int_equal(status_of(sim, &other), 0);
+	sim_destroy(sim);
+}
+
+/* The first of a pair, whose second has not come. */
+static void half_of_a_pair_ends(void **state)
+{
+	struct taking taking = taking_begin(1);
+	struct sim *sim = taking.sim;
+	struct nvme_cmd compare = rw_of(NVME_OPC_COMPARE, HIDDEN);
+
+	(void)state;
+	compare.flags |= NVME_CMD_FUSE_FIRST;
+	assert_true(sim_send(sim, taking.queue, &compare));
+	sim_settle(sim);
+	assert_int_equal(status_of(sim, &compare), SIM_NO_ANSWER);
+	take(&taking);
+	assert_true(taken);
+	assert_int_equal(status_of(sim, &compare), NO_SUCH);
+	sim_destroy(sim);
+}
+
+static void host_that_goes_meanwhile_is_waited_for(void **state)
+{
+	struct taking taking = taking_begin(2);
+	struct sim *sim = taking.sim;
+	struct nvme_cmd write = rw_of(NVME_OPC_WRITE, HIDDEN);
+
+	(void)state;
+	sim->auto_disk = false;
+	assert_true(sim_send(sim, taking.queue, &write));
+	sim_settle(sim);
+	take(&taking);
+	conn_close(taking.admin->conn, "the test");
+	sim_settle(sim);
+	assert_false(taken);
+	assert_true(sim_do_io(sim, 0, 0));
+	sim_settle(sim);
+	assert_true(taken);
+	sim->auto_disk = true;
+	sim_destroy(sim);
+}
+
+static void disk_that_never_ends_holds_up_no_change(void **state)
+{
+	struct taking taking = taking_begin(2);
+	struct sim *sim = taking.sim;
+	struct nvme_cmd write = rw_of(NVME_OPC_WRITE, HIDDEN);
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++)
+		sim->target.reactors[i]->hide.patience_ns = NS_PER_MS;
+	sim->auto_disk = false;
+	assert_true(sim_send(sim, taking.queue, &write));
+	sim_settle(sim);
+	take(&taking);
+	for (unsigned i = 0; i < 1000000 && !taken; i++)
+		sim_settle(sim);
+	assert_true(taken);
+	assert_int_equal(status_of(sim, &write), SIM_NO_ANSWER);
+	/* And the next change, with it still out. */
+	sim->auto_disk = true;
+	publish(sim, changed(sim));
+	assert_int_equal(status_of(sim, &write), 0);
+	sim_destroy(sim);
+}
+
+/* That none sees it any more is a change like this, that it is gone is not: nobody writes there. */
+static void removal_waits_for_nothing(void **state)
+{
+	struct taking taking = taking_begin(1);
+	struct sim *sim = taking.sim;
+	struct nvme_cmd write = rw_of(NVME_OPC_WRITE, HIDDEN);
+	struct catalog *catalog = changed(sim);
+	struct subsys *subsys = catalog_find(catalog, SIM_NQN);
+
+	(void)state;
+	sim->auto_disk = false;
+	assert_true(sim_send(sim, taking.queue, &write));
+	sim_settle(sim);
+	ns_place_put(subsys->ns[HIDDEN]->place);
+	ns_free(subsys->ns[HIDDEN]);
+	subsys->ns[HIDDEN] = NULL;
+	publish(sim, catalog);
+	assert_int_equal(status_of(sim, &write), SIM_NO_ANSWER);
+	sim->auto_disk = true;
+	sim_settle(sim);
+	assert_int_equal(status_of(sim, &write), 0);
+	sim_destroy(sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -440,6 +649,12 @@ int main(void)
 		cmocka_unit_test(smart_totals_have_what_ends_late),
 		cmocka_unit_test(just_who_loses_or_gains_sight_is_told),
 		cmocka_unit_test(change_of_what_is_hidden_is_not_told),
+		cmocka_unit_test(what_the_disk_has_is_waited_for),
+		cmocka_unit_test(data_that_comes_late_is_not_written),
+		cmocka_unit_test(half_of_a_pair_ends),
+		cmocka_unit_test(host_that_goes_meanwhile_is_waited_for),
+		cmocka_unit_test(disk_that_never_ends_holds_up_no_change),
+		cmocka_unit_test(removal_waits_for_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
