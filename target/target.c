@@ -229,6 +229,7 @@ static void target_signalled(struct loop_poll *poll, uint32_t events)
 		return;
 	}
 	target->draining = true;
+	host_turns_hurry(&target->host_turns);
 	log_info("%s: finishing what is in flight", strsignal((int)info.ssi_signo));
 	sd_notify(0, "STOPPING=1");
 	loop_timer_set(
@@ -297,7 +298,9 @@ static int target_start_threads(struct target *target, char *why, size_t why_siz
 		snprintf(why, why_size, "no event loop: %s", strerror(-error));
 		return error;
 	}
-	error = target_create_reactors(target, why, why_size);
+	error = host_turns_init(&target->host_turns, target->loop);
+	if (!error)
+		error = target_create_reactors(target, why, why_size);
 	return error ? error : target_start_reactors(target, why, why_size);
 }
 

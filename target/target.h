@@ -15,6 +15,7 @@
 #include "proto/base/loop.h"
 #include "proto/nvme/fabrics.h"
 #include "target/change.h"
+#include "target/host_turns.h"
 #include "target/publish.h"
 
 struct catalog;
@@ -78,6 +79,7 @@ struct target {
 	struct catalog *catalog; /* what counts; empty before the first is published */
 	struct publish publish;	 /* the change that is under way */
 	struct change_queue changes;
+	struct host_turns host_turns; /* at changes that hosts ask for */
 	struct reservation_table *reservations;
 	struct control *control;     /* NULL: none, SIGHUP stops */
 	int publish_error;	     /* of the first one */

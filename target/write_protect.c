@@ -26,13 +26,15 @@
 #include "target/write_protect_store.h"
 
 struct write_protect {
-	struct change change; /* the control thread's */
+	struct host_turn turn; /* the control thread's, as what follows */
+	struct change change;
 	struct request_errand errand;
 	struct target *target;
 	char nqn[NVME_NQN_MAX + 1];
 	char hostnqn[NVME_NQN_MAX + 1]; /* only what it sees is meant */
 	uint32_t nsid;			/* or NVME_NSID_ALL */
 	uint8_t wanted;			/* enum nvme_write_protect */
+	bool stored;			/* or tried to */
 	uint16_t status;
 	uint32_t next; /* namespace to be flushed, of all */
 	struct backend_io io;
@@ -143,19 +145,28 @@ static uint32_t write_protect_count(struct write_protect *protect, const struct 
 	return protect->status ? 0 : nr;
 }
 
-/* As CATALOG has it. */
-static int write_protect_save(const struct write_protect *protect, const struct catalog *catalog)
+static bool write_protect_is_stored(const struct ns *ns)
+{
+	return ns && ns->write_protect == NVME_WRITE_PROTECT_SET;
+}
+
+/* As CATALOG has it, where that is not as it was BEFORE; NULL: all. */
+static int write_protect_save(const struct write_protect *protect, const struct catalog *catalog,
+	const struct catalog *before)
 {
 	const struct state_dir *dir = &protect->target->reservations->state_dir;
 	const struct subsys *subsys = catalog_find(catalog, protect->nqn);
+	const struct subsys *then = before ? catalog_find(before, protect->nqn) : NULL;
 	int error = 0;
 
 	for (uint32_t nsid = 1; !error && subsys && nsid < subsys->ns_limit; nsid++) {
 		const struct ns *ns = subsys->ns[nsid];
+		bool stored = write_protect_is_stored(ns);
 
-		if (write_protect_means(protect, ns))
-			error = write_protect_store_save(
-				dir, &ns->uuid, ns->write_protect == NVME_WRITE_PROTECT_SET);
+		if (!write_protect_means(protect, ns) ||
+			(then && write_protect_is_stored(subsys_ns(then, nsid)) == stored))
+			continue;
+		error = write_protect_store_save(dir, &ns->uuid, stored);
 	}
 	return error;
 }
@@ -179,7 +190,8 @@ static int write_protect_make(struct change *change, const struct catalog *now,
 	for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++)
 		if (write_protect_means(protect, subsys->ns[nsid]))
 			write_protect_enter(subsys->ns[nsid], protect->wanted);
-	error = write_protect_save(protect, *ret);
+	protect->stored = true;
+	error = write_protect_save(protect, *ret, now);
 	if (error) {
 		snprintf(why, why_size, "write protection cannot be stored: %s", strerror(-error));
 		catalog_free(*ret);
@@ -194,23 +206,34 @@ static void write_protect_over(struct change *change, int error, const char *why
 	const struct target *target = protect->target;
 
 	if (error) {
-		bool differs = write_protect_save(protect, target->catalog);
+		bool differs =
+			protect->stored && write_protect_save(protect, target->catalog, NULL);
 
 		log_line_limited(&target->reservations->log, loop_now_ns(target->loop),
 			LOG_LEVEL_WARNING, "%s: %s%s", protect->nqn, why,
 			differs ? "; what is stored may not be what counts" : "");
 		protect->status = NVME_SC_INTERNAL;
 	}
+	host_turns_over(&protect->target->host_turns, &protect->turn);
 	request_errand_return(&protect->errand);
 }
 
-static void write_protect_arrive(struct request_errand *errand)
+static void write_protect_begin(struct host_turn *turn)
 {
-	struct write_protect *protect = container_of(errand, struct write_protect, errand);
+	struct write_protect *protect = container_of(turn, struct write_protect, turn);
 
 	protect->change.make = write_protect_make;
 	protect->change.over = write_protect_over;
 	change_ask(&protect->target->changes, &protect->change);
+}
+
+/* A host could keep this thread with the disk for ever. */
+static void write_protect_arrive(struct request_errand *errand)
+{
+	struct write_protect *protect = container_of(errand, struct write_protect, errand);
+
+	protect->turn.begin = write_protect_begin;
+	host_turns_ask(&protect->target->host_turns, &protect->turn);
 }
 
 /* --- at home --------------------------------------------------------------------------------- */
@@ -297,6 +320,7 @@ static struct write_protect *write_protect_new(struct request *request, uint8_t 
 	if (!protect)
 		return NULL;
 	protect->target = reactor->target;
+	protect->turn.host = request->conn->share->key;
 	protect->nsid = le32_get(request->cmd.nsid);
 	protect->wanted = wanted;
 	protect->next = 1;

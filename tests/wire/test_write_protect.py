@@ -222,6 +222,20 @@ def test_protection_is_there_after_a_restart_unless_it_was_until_then(hauld, sta
         assert put(admin, NONE) == NOT_CHANGEABLE
 
 
+def test_a_host_that_changes_it_all_the_time_holds_up_nobody(hauld):
+    """Each host has one in turn (tests/sim has the order); the administrator's changes come between."""
+    with nvmetcp.Admin(hauld.address, NQN, source="127.0.0.2", hostnqn="nqn.2026-11.io.haul:greedy") as greedy, \
+            nvmetcp.Admin(hauld.address, NQN, source="127.0.0.3", hostnqn="nqn.2026-11.io.haul:b") as other, \
+            control.Control(hauld.control) as socket:
+        for _ in range(4):
+            cids = [greedy.start(nvme.SET_FEATURES, nsid=1, cdw=(FID, SET if n % 2 == 0 else NONE)) for n in range(28)]
+            assert put(other, SET, nsid=2) == 0 and get(other, 2) == SET
+            for state in ("non-optimized", "optimized"):
+                assert socket.ask("ana", subsystem=NQN, group=1, state=state)["changes"]
+            assert [greedy.finish(cid)[0].status for cid in cids] == [0] * len(cids)
+            assert get(other) == NONE and put(other, NONE, nsid=2) == 0
+
+
 def test_what_cannot_be_stored_is_not_so(hauld):
     with nvmetcp.Admin(hauld.address, NQN) as admin, admin.io_queue() as queue:
         hauld.state.rmdir()

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/sim/target/sim.h"
@@ -179,6 +180,93 @@ static void a_host_that_goes_leaves_nothing(void **state)
 	teardown(&host, true);
 }
 
+/* --- turns of hosts -------------------------------------------------------------------------- */
+
+static unsigned nr_syncs;
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+	nr_syncs++;
+	return __real_fsync(fd);
+}
+
+struct taker {
+	struct host_turn turn;
+	char name;
+};
+
+static char turns_taken[64];
+
+static void taker_begin(struct host_turn *turn)
+{
+	turns_taken[strlen(turns_taken)] = container_of(turn, struct taker, turn)->name;
+}
+
+/* Each host its own in order; between hosts one each, whoever has asked for many. */
+static void hosts_have_turns_one_after_the_other(void **state)
+{
+	static const char asked[] = "AAAABBCA";
+	struct host host = setup();
+	struct host_turns *turns = &host.sim->target.host_turns;
+	struct taker takers[sizeof(asked)];
+
+	(void)state;
+	memset(takers, 0, sizeof(takers));
+	memset(turns_taken, 0, sizeof(turns_taken));
+	for (size_t i = 0; asked[i]; i++) {
+		takers[i].name = asked[i];
+		takers[i].turn.host.scope = (uint32_t)asked[i];
+		takers[i].turn.begin = taker_begin;
+		host_turns_ask(turns, &takers[i].turn);
+	}
+	while (turns->current)
+		host_turns_over(turns, turns->current);
+	assert_string_equal(turns_taken, "ABCABAAA");
+	teardown(&host, false);
+}
+
+/* More than a burst: the next has to wait, unless the target is about to stop. */
+static void hosts_rest_when_they_have_taken_too_much(void **state)
+{
+	struct host host = setup();
+	struct host_turns *turns = &host.sim->target.host_turns;
+	struct taker takers[2];
+
+	(void)state;
+	memset(takers, 0, sizeof(takers));
+	for (unsigned i = 0; i < 2; i++) {
+		takers[i].turn.begin = taker_begin;
+		host_turns_ask(turns, &takers[i].turn);
+	}
+	turns->began_ns -= 10000000000ull; /* that is how long it has taken */
+	turns->as_of_ns = turns->began_ns;
+	host_turns_over(turns, &takers[0].turn);
+	assert_null(turns->current);
+	assert_true(loop_timer_is_set(&turns->rest));
+	host_turns_hurry(turns);
+	assert_ptr_equal(turns->current, &takers[1].turn);
+	host_turns_over(turns, &takers[1].turn);
+	assert_false(loop_timer_is_set(&turns->rest));
+	teardown(&host, false);
+}
+
+static void a_state_that_is_so_already_stores_nothing(void **state)
+{
+	struct host host = setup();
+
+	(void)state;
+	assert_code(&host, send_protect(&host, NVME_WRITE_PROTECT_SET), 0);
+	nr_syncs = 0;
+	for (unsigned i = 0; i < 30; i++)
+		assert_code(&host, send_protect(&host, NVME_WRITE_PROTECT_SET), 0);
+	assert_int_equal(nr_syncs, 0);
+	assert_code(&host, send_protect(&host, NVME_WRITE_PROTECT_NONE), 0);
+	assert_int_equal(nr_syncs, 1);
+	teardown(&host, false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,6 +275,9 @@ int main(void)
 		cmocka_unit_test(a_write_whose_data_comes_later_is_refused),
 		cmocka_unit_test(a_pair_that_has_compared_does_not_write_any_more),
 		cmocka_unit_test(a_host_that_goes_leaves_nothing),
+		cmocka_unit_test(hosts_have_turns_one_after_the_other),
+		cmocka_unit_test(hosts_rest_when_they_have_taken_too_much),
+		cmocka_unit_test(a_state_that_is_so_already_stores_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
