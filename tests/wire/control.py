@@ -154,10 +154,16 @@ class Busy:
 A, B = "nqn.2026-11.io.haul:a", "nqn.2026-11.io.haul:b"
 
 
-def subsys(nqn, *namespaces, allow=None):
+def subsys(nqn, *namespaces, allow=None, ana=()):
+    """NAMESPACES: (nsid, "ram=1M readonly=true"); ANA: (group, state) or (group, state, listener...)."""
     lines = [f"  - nqn: {nqn}"]
     if allow is not None:
         lines.append(f"    allow: {json.dumps(allow)}")
+    if ana:
+        lines.append("    ana:")
+    for group, state, *listeners in ana:
+        at = f", listeners: {json.dumps(listeners)}" if listeners else ""
+        lines.append(f"      - {{group: {group}, state: {state}{at}}}")
     if namespaces:
         lines.append("    namespaces:")
     for number, disk in namespaces:

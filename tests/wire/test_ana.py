@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Asymmetric Namespace Access (NVMe base 2.0 8.1) over TCP and RDMA: states by listener, changed while hosts are connected."""
-import json
 import struct
 
 import conftest
+import control
 import nvme
 import nvmerdma
 import nvmetcp
 import pytest
-from control import Busy, Control, haulctl
+from control import Busy, Control, haulctl, start  # noqa: F401 (start is a fixture)
 from events import NOTICE, NS_CHANGED, Host
 from hosts import Queue
 
@@ -25,16 +25,9 @@ ENDED = {"tcp": (nvmetcp.Closed, OSError), "rdma": nvmerdma.Ended}
 LISTEN = ["tcp://127.0.0.1:0", "tcp://127.0.0.2:0", "rdma://127.0.0.1:0", "rdma://127.0.0.2:0"]
 
 
-def config(ana=(), namespaces=((1, 1), (2, 2)), *, more=""):
-    """ANA: (group, state) or (group, state, listeners)."""
-    lines = [f"listen: {json.dumps(LISTEN)}", "subsystems:", f"  - nqn: {NQN}", "    ana:" if ana else ""]
-    for group, state, *listeners in ana:
-        at = f", listeners: {json.dumps(listeners)}" if listeners else ""
-        lines.append(f"      - {{group: {group}, state: {state}{at}}}")
-    lines.append("    namespaces:")
-    for nsid, group in namespaces:
-        lines += ["      - ram: 1M", f"        nsid: {nsid}"] + [f"        ana_group: {group}"] * bool(group)
-    return "\n".join(lines) + f"\n  - nqn: {OTHER}\n    namespaces: [{{ram: 1M, nsid: 1}}]\n" + more
+def config(ana=(), namespaces=((1, 1), (2, 2))):
+    disks = [(nsid, f"ram=1M ana_group={group}" if group else "ram=1M") for nsid, group in namespaces]
+    return control.config(control.subsys(NQN, *disks, ana=ana), control.subsys(OTHER, (1, "ram=1M")), listen=LISTEN)
 
 
 class Running:
@@ -61,11 +54,8 @@ class Running:
 
 
 @pytest.fixture(params=["tcp", "rdma"])
-def running(request, start_hauld, tmp_path):
-    path = tmp_path / "hauld.conf"
-    path.write_text(config())
-    running = Running(start_hauld("--config", str(path), "--threads", "2", env=conftest.rdma_environment()),
-                      request.param)
+def running(request, start):
+    running = Running(start(config(), env=conftest.rdma_environment()), request.param)
     yield running
     running.control.close()
 
@@ -243,8 +233,7 @@ def test_a_log_that_changes_between_pieces_says_so(running):
 # --- others are not disturbed ---
 
 def test_io_of_other_namespaces_and_listeners_goes_on(running):
-    address = conftest.split_uri(next(uri for uri in running.hauld.uris if uri.startswith("tcp")))
-    with Busy(address, NQN, nsid=1) as busy, running.queue(1) as queue:
+    with Busy(running.hauld.address_of("tcp"), NQN, nsid=1) as busy, running.queue(1) as queue:
         for turn in range(10):
             running.ana(2, INACCESSIBLE if turn % 2 == 0 else OPTIMIZED)
             assert read(queue, 2).status == (0x302 if turn % 2 == 0 else 0)
@@ -266,6 +255,14 @@ def test_leaving_persistent_loss_ends_just_the_controllers_that_saw_it(running):
 
 # --- what is wrong ---
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory):
+    """The control socket of a hauld that nothing here changes."""
+    with control.starting(tmp_path_factory.mktemp("unchanged")) as start, \
+            Control(start(config(), env=conftest.rdma_environment()).control) as client:
+        yield client
+
+
 @pytest.mark.parametrize("ana, namespaces, what", [
     ([(0, "optimized")], ((1, 1),), "0 is not a number from 1 to 128"),
     ([(129, "optimized")], ((1, 1),), "129 is not a number from 1 to 128"),
@@ -274,15 +271,11 @@ def test_leaving_persistent_loss_ends_just_the_controllers_that_saw_it(running):
     ([(1, "change"), (1, "optimized")], ((1, 1),), "has a state there already"),
     ([(1, "change", LISTEN[0]), (1, "optimized", LISTEN[1], LISTEN[0])], ((1, 1),), "has a state there already"),
     ([], ((1, 129),), "129 is not a number from 1 to 128")])
-def test_mistakes_are_told_and_change_nothing(start_hauld, tmp_path, ana, namespaces, what):
-    path = tmp_path / "hauld.conf"
-    path.write_text(config())
-    hauld = start_hauld("--config", str(path), env=conftest.rdma_environment())
-    with Control(hauld.control) as control:
-        before = control.status()["target"]["generation"]
-        answer = control.apply(config(ana, namespaces))
-        assert what in answer["error"] and answer["error"].startswith("a.conf:"), answer
-        assert control.status()["target"]["generation"] == before
+def test_mistakes_are_told_and_change_nothing(unchanged, ana, namespaces, what):
+    before = unchanged.status()["target"]["generation"]
+    answer = unchanged.apply(config(ana, namespaces))
+    assert what in answer["error"] and answer["error"].startswith("a.conf:"), answer
+    assert unchanged.status()["target"]["generation"] == before
 
 
 @pytest.mark.parametrize("members, what", [
@@ -294,14 +287,10 @@ def test_mistakes_are_told_and_change_nothing(start_hauld, tmp_path, ana, namesp
     ({"subsystem": NQN, "group": 1, "state": "change", "listener": 3}, "the listener is no text"),
     ({"subsystem": NQN, "group": 1, "state": "change", "listener": "tcp://127.0.0.1:1"}, "no such listener"),
     ({"subsystem": NQN, "group": 1, "state": "change", "listener": "udp://x"}, "")])
-def test_requests_that_cannot_be_are_refused(start_hauld, tmp_path, members, what):
-    path = tmp_path / "hauld.conf"
-    path.write_text(config())
-    hauld = start_hauld("--config", str(path), env=conftest.rdma_environment())
-    with Control(hauld.control) as control:
-        answer = control.ask("ana", **members)
-        assert what in answer["error"], answer
-        assert control.ask("ana", subsystem=NQN, group=1, state="optimized")["changes"] == []
+def test_requests_that_cannot_be_are_refused(unchanged, members, what):
+    answer = unchanged.ask("ana", **members)
+    assert what in answer["error"], answer
+    assert unchanged.ask("ana", subsystem=NQN, group=1, state="optimized")["changes"] == []
 
 
 @pytest.mark.parametrize("arguments, what", [

@@ -206,7 +206,7 @@ def test_the_log_is_the_same_over_rdma(start_hauld, tmp_path):
     import nvmetcp
     from events import Host
     hauld, _ = many_ports(tmp_path, start_hauld)
-    rdma = conftest.split_uri(next(uri for uri in hauld.uris if uri.startswith("rdma")))
+    rdma = hauld.address_of("rdma")
     with nvmetcp.Admin(hauld.address, nvme.DISCOVERY_NQN) as admin, Host("rdma", rdma, nvme.DISCOVERY_NQN) as host:
         over_tcp, over_rdma = whole_log(admin), host.get_log(0x70, 9 * 1024)
         assert parse(over_rdma)[1][0]["trtype"] == 1

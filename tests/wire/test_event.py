@@ -3,26 +3,22 @@
 import json
 
 import conftest
+import control
 import nvme
 import pytest
-from control import Busy, Control
+from control import A, B, Busy, Control, start  # noqa: F401 (start is a fixture)
 from events import AEC_DISCOVERY, AEC_NS, DISCOVERY_CHANGED, NS_CHANGED, Host
 
-A, B = "nqn.2026-11.io.haul:a", "nqn.2026-11.io.haul:b"
 FRIEND = "nqn.2026-11.io.haul:friend"
 LISTEN = ["tcp://127.0.0.1:0", "rdma://127.0.0.1:0"]
 
 
-def config(a, b=((1, "ram: 1M"),), *, allow_b="any", referrals=(), listen=None):
-    lines = [f"listen: {json.dumps(listen or LISTEN)}", f"referrals: {json.dumps(list(referrals))}", "subsystems:"]
-    for nqn, namespaces, allow in ((A, a, "any"), (B, b, allow_b)):
-        lines += [f"  - nqn: {nqn}", f"    allow: {json.dumps(allow)}", "    namespaces:"]
-        for nsid, disk in namespaces:
-            lines += [f"      - {disk}", f"        nsid: {nsid}"]
-    return "\n".join(lines) + "\n"
+def config(a, b=((1, "ram=1M"),), *, allow_b="any", referrals=(), listen=None):
+    return control.config(control.subsys(A, *a, allow="any"), control.subsys(B, *b, allow=allow_b), listen=listen or LISTEN,
+                          more=f"referrals: {json.dumps(list(referrals))}\n")
 
 
-BASE = ((1, "ram: 1M"), (2, "ram: 2M"))
+BASE = ((1, "ram=1M"), (2, "ram=2M"))
 
 
 class Running:
@@ -31,7 +27,7 @@ class Running:
         self.control = Control(hauld.control)
 
     def address(self, kind):
-        return conftest.split_uri(next(uri for uri in self.hauld.uris if uri.startswith(kind)))
+        return self.hauld.address_of(kind)
 
     def host(self, kind, subnqn=A, **kw):
         return Host(kind, self.address(kind), subnqn, **kw)
@@ -41,10 +37,8 @@ class Running:
 
 
 @pytest.fixture
-def running(start_hauld, tmp_path):
-    path = tmp_path / "hauld.conf"
-    path.write_text(config(BASE))
-    running = Running(start_hauld("--config", str(path), "--threads", "2", env=conftest.rdma_environment()))
+def running(start):
+    running = Running(start(config(BASE), env=conftest.rdma_environment()))
     yield running
     running.control.close()
 
@@ -57,10 +51,10 @@ def kind(request):
 # --- namespaces (5.2, figure 148: Attached Namespace Attribute Changed; 5.16.1.5) ---
 
 @pytest.mark.parametrize("after, changed", [
-    (BASE + ((7, "ram: 1M"),), [7]),
+    (BASE + ((7, "ram=1M"),), [7]),
     (BASE[:1], [2]),
-    (((1, "ram: 1M\n        readonly: true"), BASE[1]), [1]),
-    (((2, "ram: 1M"), (9, "ram: 1M")), [1, 2, 9])], ids=["added", "removed", "read-only", "three"])
+    (((1, "ram=1M readonly=true"), BASE[1]), [1]),
+    (((2, "ram=1M"), (9, "ram=1M")), [1, 2, 9])], ids=["added", "removed", "read-only", "three"])
 def test_a_host_is_told_of_its_namespaces_and_finds_them_in_the_list(running, kind, after, changed):
     with running.host(kind) as host, running.host(kind, B) as other:
         host.nothing()
@@ -73,11 +67,8 @@ def test_a_host_is_told_of_its_namespaces_and_finds_them_in_the_list(running, ki
         assert other.changed_namespaces() == []
 
 
-def test_a_grown_file_is_told(start_hauld, tmp_path):
-    (tmp_path / "disk").write_bytes(bytes(1 << 20))
-    path = tmp_path / "hauld.conf"
-    path.write_text(config(((1, "path: disk"),)))
-    running = Running(start_hauld("--config", str(path), env=conftest.rdma_environment()))
+def test_a_grown_file_is_told(start, tmp_path):
+    running = Running(start(config(((1, "path=disk"),)), files={"disk": 1 << 20}, env=conftest.rdma_environment()))
     with running.host("tcp") as host:
         with open(tmp_path / "disk", "ab") as disk:
             disk.truncate(2 << 20)
@@ -91,14 +82,14 @@ def test_a_grown_file_is_told(start_hauld, tmp_path):
 def test_what_was_told_is_told_again_only_after_it_was_read(running, kind):
     with running.host(kind) as host:
         for nsid in (7, 8, 9):
-            running.change(BASE + ((nsid, "ram: 1M"),))
+            running.change(BASE + ((nsid, "ram=1M"),))
         assert host.event() == NS_CHANGED
         host.nothing()
         assert host.changed_namespaces(rae=1) == [7, 8, 9]
         running.change(BASE)
         host.nothing()
         assert host.changed_namespaces() == [7, 8, 9]
-        running.change(BASE + ((3, "ram: 1M"),))
+        running.change(BASE + ((3, "ram=1M"),))
         assert host.event() == NS_CHANGED
         assert host.changed_namespaces() == [3]
 

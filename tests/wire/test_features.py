@@ -351,7 +351,7 @@ def test_features_over_rdma(tmp_path):
     path = conftest.config(tmp_path)
     path.write_text(path.read_text().replace("listen:\n", "listen:\n  - rdma://127.0.0.1:0\n"))
     hauld = conftest.Hauld(tmp_path, "--config", str(path), "--threads", "2", env=conftest.rdma_environment())
-    address = conftest.split_uri(next(uri for uri in hauld.uris if uri.startswith("rdma")))
+    address = hauld.address_of("rdma")
     with Host("rdma", address, conftest.MAIN, configuration=0x02) as host:
         assert host.run(nvme.GET_FEATURES, cdw=(BEHAVIOR,), read=512)[1] == bytes(512)
         assert host.run(nvme.GET_FEATURES, cdw=(TEMPERATURE,))[0].dw0 == 343

@@ -54,7 +54,7 @@ def hauld(tmp_path_factory):
 
 
 def address(hauld, kind):
-    return conftest.split_uri(next(uri for uri in hauld.uris if uri.startswith(kind)))
+    return hauld.address_of(kind)
 
 
 @pytest.fixture(params=["tcp", "rdma"])

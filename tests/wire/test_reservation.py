@@ -89,7 +89,7 @@ class Report:
 
 
 def address(hauld, kind):
-    return conftest.split_uri(next(uri for uri in hauld.uris if uri.startswith(kind)))
+    return hauld.address_of(kind)
 
 
 def start(directory, *options, **kw):
