@@ -64,6 +64,20 @@ static void control_run(struct control_client *client, struct json_object *reque
 	control_refuse(client, "there is no request '%.64s'", json_object_get_string(name));
 }
 
+static const char *control_why_not(struct json_tokener *tokener)
+{
+	if (!tokener)
+		return "out of memory";
+	switch (json_tokener_get_error(tokener)) {
+	case json_tokener_success:
+		return "there is something else on the line";
+	case json_tokener_continue:
+		return "the line ends before it does";
+	default:
+		return json_tokener_error_desc(json_tokener_get_error(tokener));
+	}
+}
+
 void control_request(struct control_client *client, const char *line, size_t length)
 {
 	struct json_tokener *tokener = json_tokener_new_ex(CONTROL_JSON_DEPTH);
@@ -77,9 +91,7 @@ void control_request(struct control_client *client, const char *line, size_t len
 		json_tokener_get_parse_end(tokener) == length)
 		control_run(client, request);
 	else
-		control_refuse(client, "that is no JSON object: %s",
-			tokener ? json_tokener_error_desc(json_tokener_get_error(tokener))
-				: "out of memory");
+		control_refuse(client, "that is no JSON object: %s", control_why_not(tokener));
 	json_object_put(request);
 	if (tokener)
 		json_tokener_free(tokener);

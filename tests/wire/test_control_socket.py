@@ -48,6 +48,14 @@ def test_malformed_requests_are_answered_once_and_harm_nobody(start, number):
         assert after["target"]["generation"] == before["target"]["generation"]
 
 
+@pytest.mark.parametrize("line, word", [(b"[]", "something else"), (b"", "ends before"),
+                                        (b'{"a":', "ends before"), (b"{]", "expected")])
+def test_what_is_no_object_is_told_why(start, line, word):
+    with Control(start().control) as control:
+        control.send(line + b"\n")
+        assert word in control.answer()["error"]
+
+
 def test_a_line_without_end_is_cut_off(start):
     hauld = start()
     with Control(hauld.control) as control, Control(hauld.control) as other:
