@@ -101,6 +101,11 @@ static int config_uuid(
 	if (nvme_uuid_parse(text, ret))
 		return config_source_wrong(source, at,
 			"'%s' is not of the form xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", text);
+	/* NVMe base 2.0 5.17.2.3: 0 says that there is none. */
+	if (!memcmp(ret, &(struct nvme_uuid){0}, sizeof(*ret)))
+		return config_source_wrong(source, at,
+			"a UUID of zeros names nothing: leave it out, "
+			"or take one from uuidgen");
 	return 0;
 }
 

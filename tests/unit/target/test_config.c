@@ -125,6 +125,7 @@ static const struct config_case cases[] = {
 	{NS "        nsid: -1\n", 6, "nsid"},
 	{NS "        block: 1024\n", 6, "block"},
 	{NS "        uuid: 1-2-3\n", 6, "uuid"},
+	{NS "        uuid: 00000000-0000-0000-0000-000000000000\n", 6, "zeros"},
 	{NS "        nguid: 1234\n", 6, "nguid"},
 	{NS "        nguid: '00000000000000000000000000000000'\n", 6, "nguid"},
 	{NS "        nguid: 0123456789abcdef0123456789ABCDEF\n", 0, NULL},
