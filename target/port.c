@@ -142,7 +142,7 @@ bool port_listens_at(const struct port *port, const struct port *wanted)
 
 bool port_is_same(const struct port *one, const struct port *other)
 {
-	return port_is_same_address(one, other) &&
+	return (port_is_same_address(one, other) || port_listens_at(one, other)) &&
 	       !memcmp(one->option, other->option, sizeof(one->option));
 }
 

@@ -52,7 +52,7 @@ void port_put(struct port *port);
 bool port_is_same_address(const struct port *one, const struct port *other);
 /* PORT, which may have any free number, listens where WANTED would. */
 bool port_listens_at(const struct port *port, const struct port *wanted);
-/* They were described in the same way. */
+/* OTHER is described as ONE was, or by the address where ONE listens. */
 bool port_is_same(const struct port *one, const struct port *other);
 
 /* On the first reactor. Listening again is nothing; on failure WHY has a line for the user. */

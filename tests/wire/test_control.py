@@ -302,6 +302,16 @@ def test_a_listener_may_come_and_go_beside_another(start):
         busy.error = None
 
 
+def test_a_listener_is_known_by_the_address_that_status_shows(start):
+    hauld = start()
+    text = BASE.split("\n", 1)[1]
+    with Control(hauld.control) as control, Busy(hauld.address, A) as busy:
+        assert control.change(f'listen: ["{hauld.uris[0]}"]\n' + text) == []
+        assert control.change(f'listen: ["{hauld.uris[0]}"]\n' + text) == []
+        assert control.change(BASE) == []
+        busy.worked(1)
+
+
 @pytest.mark.parametrize("kind", ["tcp", "rdma"])
 def test_a_listener_that_was_to_go_stays_when_its_successor_cannot_listen(start, kind):
     """PITFALLS B020: an error changes nothing, also after the listener has made room."""
