@@ -32,7 +32,8 @@ struct catalog {
 	/* What counted before, to take over from; NULL: nothing did, or it is gone. */
 	const struct catalog *previous;
 	struct ns_places *places; /* shared with those before and after */
-	uint64_t generation;	  /* GENCTR of the discovery log */
+	uint64_t generation;	  /* of catalogs: one more than the one before */
+	uint64_t genctr;	  /* of what hosts see in discovery; set when it is published */
 	struct list subsystems;	  /* of struct subsys */
 	uint32_t nr_namespaces;
 	uint32_t nr_ports;

@@ -91,10 +91,18 @@ static void discovery_make_entry(const struct conn *conn, const struct port *por
 	entry->treq = NVME_TREQ_SECURE_UNSPECIFIED | NVME_TREQ_NO_SQFLOW;
 	entry->asqsz = le16((uint16_t)min_of(port->ops->max_depth, (uint32_t)UINT16_MAX));
 	entry->portid = le16(port->portid);
-	entry->eflags =
-		le16(subsys->discovery ? NVME_DISC_EFLAGS_EPCSD | NVME_DISC_EFLAGS_DUPRETINFO : 0);
 	discovery_address(conn, port, &address);
 	discovery_set_address(&address, address_port(&port->address), entry);
+}
+
+/* EFLAGS of the discovery subsystem: all its ports tell the same, unless there is a wildcard among
+ * the listeners, whose entries depend on the address that a host came to. */
+static uint16_t discovery_eflags(const struct catalog *catalog)
+{
+	for (uint32_t i = 0; i < catalog->nr_ports; i++)
+		if (address_is_wildcard(&catalog->port[i]->address))
+			return NVME_DISC_EFLAGS_EPCSD;
+	return NVME_DISC_EFLAGS_EPCSD | NVME_DISC_EFLAGS_DUPRETINFO;
 }
 
 /* --- walking --------------------------------------------------------------------------------- */
@@ -105,6 +113,7 @@ struct discovery_walk {
 	const char *hostnqn;
 	const struct catalog *catalog;
 	uint8_t lsp;
+	uint16_t eflags;
 	void (*take)(struct discovery_walk *walk); /* ENTRY; NULL: they are counted only */
 	uint64_t nr;				   /* before ENTRY */
 	const struct log_window *window;
@@ -134,6 +143,7 @@ static void discovery_visit(
 		return;
 	if (walk->take) {
 		discovery_make_entry(walk->conn, port, subsys, &walk->entry.entry);
+		walk->entry.entry.eflags = le16(subsys->discovery ? walk->eflags : 0);
 		walk->take(walk);
 	}
 	walk->nr++;
@@ -174,6 +184,7 @@ static void discovery_walk(struct discovery_walk *walk)
 	const struct subsys *subsys;
 
 	walk->entry.tel = le32(sizeof(walk->entry));
+	walk->eflags = discovery_eflags(walk->catalog);
 	discovery_walk_self(walk);
 	list_for_each_entry (subsys, &walk->catalog->subsystems, node)
 		if (subsys_host_allowed(subsys, walk->hostnqn))
@@ -218,7 +229,7 @@ void discovery_log_write(struct request *request, const struct log_window *windo
 {
 	struct discovery_walk walk = discovery_of_request(request);
 	struct nvme_disc_log header = {
-		.genctr = le64(walk.catalog->generation), .recfmt = le16(NVME_DISC_RECFMT)};
+		.genctr = le64(walk.catalog->genctr), .recfmt = le16(NVME_DISC_RECFMT)};
 
 	walk.window = window;
 	walk.take = discovery_take_for_window;

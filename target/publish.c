@@ -355,6 +355,7 @@ void publish_start(struct publish *publish, struct catalog *catalog,
 	publish->why[0] = '\0';
 	publish->failed_port = UINT32_MAX;
 	catalog->same_discovery = discovery_is_same(catalog->previous, catalog);
+	catalog->genctr = catalog->previous->genctr + !catalog->same_discovery;
 	publish_take_refs(publish);
 	publish->error = view_make_all(catalog);
 	if (publish->error)

@@ -104,6 +104,18 @@ def test_a_wildcard_listener_answers_with_the_address_the_host_came_to(start_hau
             pass
 
 
+@pytest.mark.parametrize("listen, same", [("tcp://127.0.0.1:0", True), ("tcp://0.0.0.0:0", False)])
+def test_ports_tell_the_same_where_none_is_a_wildcard(start_hauld, listen, same):
+    """Base 2.0 5.16.1.23, EFLAGS: DUPRETINFO is for information that is the same at all ports."""
+    import nvmetcp
+    hauld = start_hauld("--listen", listen, "tcp://[::1]:0", "--export", "null:1M,nqn=nqn.2026-11.io.haul:any")
+    with nvmetcp.Admin(("127.0.0.1", hauld.address[1]), nvme.DISCOVERY_NQN) as admin:
+        data = whole_log(admin)
+        flags = {struct.unpack_from("<H", raw_entry(data, n), 10)[0]
+                 for n, entry in enumerate(parse(data)[1]) if entry["subtype"] == 3}
+        assert flags == {EPCSD_DUPRETINFO if same else EPCSD}
+
+
 def test_io_commands_and_queues_are_refused(target):
     """Base 2.0 3.1.2.3: discovery controllers have neither, but keep-alive."""
     with target.admin(nvme.DISCOVERY_NQN) as admin:
@@ -149,6 +161,7 @@ def test_a_listener_that_left_ipv4_to_another_is_not_offered_to_ipv4_hosts(start
 
 EXTDLPE, PLEO, ALLSUBE = 1, 2, 4
 EPCSD_DUPRETINFO = 3
+EPCSD = 2
 
 
 def get_log(admin, length, *, offset=0, lsp=0):

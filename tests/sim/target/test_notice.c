@@ -331,6 +331,25 @@ static void log_that_changes_between_pieces_is_seen_in_its_header(void **state)
 	sim_destroy(sim);
 }
 
+/* NVMe base 2.0 5.16.1.23: GENCTR counts changes of the log, not of what the log does not show. */
+static void generation_counter_leaves_other_changes_out(void **state)
+{
+	struct sim *sim = sim_create(1, MEMORY);
+	struct sim_conn *admin = listener(sim, NVME_DISCOVERY_NQN);
+	const struct nvme_disc_log *log = (const void *)admin->data;
+	struct catalog *catalog = changed(sim);
+	uint64_t generation;
+
+	(void)state;
+	sim_get_log(sim, admin, NVME_LOG_DISCOVERY, 0, 4096, 0);
+	generation = le64_get(log->genctr);
+	sim_add_ns(catalog, catalog_find(catalog, SIM_NQN), 7, false);
+	publish(sim, catalog);
+	sim_get_log(sim, admin, NVME_LOG_DISCOVERY, 0, 4096, 0);
+	assert_int_equal(le64_get(log->genctr), generation);
+	sim_destroy(sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -342,6 +361,7 @@ int main(void)
 		cmocka_unit_test(discovery_tells_just_who_sees_the_change),
 		cmocka_unit_test(discovery_tells_once_until_the_log_is_read),
 		cmocka_unit_test(log_that_changes_between_pieces_is_seen_in_its_header),
+		cmocka_unit_test(generation_counter_leaves_other_changes_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
