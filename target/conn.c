@@ -63,8 +63,8 @@ void conn_log(struct conn *conn, const char *format, ...)
 	vsnprintf(what, sizeof(what), format, args);
 	va_end(args);
 	conn_describe(conn, who);
-	log_line_limited(&conn->reactor->peer_log, loop_now_ns(conn->reactor->loop), LOG_LEVEL_INFO,
-		"%s: %s", who, what);
+	log_line_limited(share_log_limit(conn->share), loop_now_ns(conn->reactor->loop),
+		LOG_LEVEL_INFO, "%s: %s", who, what);
 }
 
 uint32_t conn_inline_limit(const struct conn *conn)
@@ -194,7 +194,7 @@ void conn_close_for_mistake(struct conn *conn, const char *why)
 	if (conn->state != CONN_LIVE)
 		return;
 	conn_describe(conn, who);
-	log_line_limited(&conn->reactor->peer_log, loop_now_ns(conn->reactor->loop),
+	log_line_limited(share_log_limit(conn->share), loop_now_ns(conn->reactor->loop),
 		LOG_LEVEL_WARNING, "%s: mistake of the host: %s", who, why);
 	conn_close(conn, why);
 }

@@ -84,6 +84,14 @@ void share_put(struct share *share)
 	free(share);
 }
 
+struct log_limit *share_log_limit(struct share *share)
+{
+	struct share_table *table = share->table;
+	uint64_t hash = nvme_siphash(table->key, &share->key, sizeof(share->key));
+
+	return &table->limits[hash % SHARE_NR_LIMITS];
+}
+
 void share_describe(const struct share *share, char ret_text[SHARE_TEXT])
 {
 	struct sockaddr_storage address = {.ss_family = (sa_family_t)share->key.family};
@@ -122,7 +130,7 @@ void share_log_refusal(struct share *share, const char *what, uint64_t held, uin
 	char host[SHARE_TEXT];
 
 	share_describe(share, host);
-	log_line_limited(&share->table->log, loop_now_ns(share->table->loop), LOG_LEVEL_WARNING,
+	log_line_limited(share_log_limit(share), loop_now_ns(share->table->loop), LOG_LEVEL_WARNING,
 		"host %s is refused more %s: it has %llu, and no host may have more than are left "
 		"for others: %llu",
 		host, what, (unsigned long long)held, (unsigned long long)left);

@@ -29,7 +29,8 @@
 #include "proto/base/loop.h"
 #include "proto/link/address.h"
 
-#define SHARE_NR_ROWS 256
+#define SHARE_NR_ROWS	256
+#define SHARE_NR_LIMITS 64
 
 /* A reactor's shares. */
 struct share_table {
@@ -40,7 +41,9 @@ struct share_table {
 	struct list untried; /* lines in which somebody waits, that may be able to go on */
 	struct list tried;   /* ... that cannot before something is given back */
 	struct loop_flush serve;
-	struct log_limit log;
+	/* Of lines about hosts: a share ends with its host's last connection, a row here does not.
+	 */
+	struct log_limit limits[SHARE_NR_LIMITS];
 };
 
 struct share_key {
@@ -115,7 +118,9 @@ void share_describe(const struct share *share, char ret_text[SHARE_TEXT]);
 /* Claims that wait in its lines. */
 uint32_t share_nr_waiting(const struct share *share);
 
-/* A refusal for the administrator to see, limited for each reactor: the host has HELD of WHAT, LEFT
+/* What bounds the lines about this host in the log; hosts with bad luck share one. */
+struct log_limit *share_log_limit(struct share *share);
+/* A refusal for the administrator to see, limited for each host: the host has HELD of WHAT, LEFT
  * are free. */
 void share_log_refusal(struct share *share, const char *what, uint64_t held, uint64_t left);
 

@@ -212,7 +212,7 @@ int transport_rdma_start(struct conn *conn, struct transport_handover *handover)
 	if (!result)
 		result = transport_rdma_make(conn->transport, dev, state, rh, &status);
 	if (result) {
-		log_line_limited(&conn->reactor->peer_log, loop_now_ns(conn->reactor->loop),
+		log_line_limited(share_log_limit(conn->share), loop_now_ns(conn->reactor->loop),
 			LOG_LEVEL_WARNING, "rdma: connection %llu is refused (%s): %s",
 			(unsigned long long)conn->number, nvme_rdma_cm_status_str(status),
 			strerror(-result));

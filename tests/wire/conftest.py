@@ -90,6 +90,9 @@ class Hauld:
             self.process.kill()
             self.process.wait()
             raise AssertionError("hauld did not end within 20 s of SIGTERM") from None
+        finally:
+            if self.control:
+                self.control.unlink(missing_ok=True)   # of one that was killed
         if status == 0 and not self.leftovers:
             left = objects_left(self.objects, any(uri.startswith("rdma:") for uri in self.uris))
             assert not left, f"{left} left\n" + self.log_path.read_text()

@@ -179,6 +179,21 @@ def test_host_not_on_the_list_is_refused(own):
         assert queue.connect(subnqn=conftest.PRIVATE, hostnqn=conftest.FRIEND).status == 0
 
 
+def test_a_host_that_is_refused_again_and_again_keeps_no_other_out_of_the_log(start_hauld, tmp_path):
+    path = tmp_path / "hauld.conf"
+    path.write_text("listen: [\"tcp://127.0.0.1:0\"]\nsubsystems:\n  - nqn: nqn.2026-11.io.haul:list\n    allow: []\n")
+    hauld = start_hauld("--config", str(path), "--threads", "1")
+    for source, name, times in (("127.0.0.2", "noisy", 100), ("127.0.0.3", "quiet", 1)):
+        for _ in range(times):
+            with nvmetcp.Tcp(hauld.address, source=source) as queue:
+                cqe = queue.connect(subnqn="nqn.2026-11.io.haul:list", hostnqn=f"nqn.2026-11.io.haul:{name}")
+                assert cqe.status == nvme.CONNECT_INVALID_HOST
+    log = hauld.log_path.read_text()
+    assert 1 <= log.count("io.haul:noisy") < 50, log
+    assert "io.haul:quiet" in log, log
+
+
+
 def test_a_live_queue_id_is_not_given_twice_and_the_first_queue_lives_on(target):
     """Base 2.0 6.3: Command Sequence Error for a queue id that is in use."""
     with target.admin() as admin, admin.io_queue(1) as first:
