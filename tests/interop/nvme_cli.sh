@@ -106,7 +106,7 @@ nvme_cli_reads_every_page() {
 		cli_says "$(printf 'property *: 0x%02x' $what)" get-property "$controller" -o $what
 	done
 	cli_refused 'invalid field' get-property "$controller" -o 0xc
-	[ "$(nvme get-ns-id "$disk")" = "$disk: namespace-id:1" ] || fail "nvme get-ns-id: $(nvme get-ns-id "$disk")"
+	[ "$(nvme get-ns-id "$disk")" = "${disk#/dev/}: namespace-id:1" ] || fail "nvme get-ns-id: $(nvme get-ns-id "$disk")"
 	# What hauld does not have is refused, not invented.
 	for what in id-nvmset id-uuid id-domain id-ns-granularity list-secondary primary-ctrl-caps list-endgrp self-test-log endurance-log \
 		sanitize-log "predictable-lat-log -i 1" lba-status-log media-unit-stat-log; do
