@@ -69,7 +69,9 @@ static bool cmd_connect_name_ok(const char field[NVME_NQN_FIELD])
 
 static const struct subsys *cmd_connect_find_subsys(const struct conn *conn, const char *nqn)
 {
-	if (!strcmp(nqn, NVME_DISCOVERY_NQN))
+	const struct target *target = conn->reactor->target;
+
+	if (!strcmp(nqn, NVME_DISCOVERY_NQN) || !strcmp(nqn, target->settings.discovery_nqn))
 		return &subsys_discovery;
 	return catalog_find(conn->reactor->catalog, nqn);
 }

@@ -19,6 +19,29 @@
 
 /* --- settings -------------------------------------------------------------------------------- */
 
+static int config_discovery_nqn(
+	struct config_source *source, const char *nqn, struct target_settings *settings)
+{
+	const char *fault = NULL;
+
+	if (!nqn)
+		return 0;
+	if (nvme_nqn_check(nqn, strlen(nqn), NVME_NQN_OURS, &fault))
+		return config_source_wrong(source, "discovery_nqn", "'%s': %s", nqn, fault);
+	/* Zeroes behind it: settings are compared as bytes. */
+	memset(settings->discovery_nqn, 0, sizeof(settings->discovery_nqn));
+	memcpy(settings->discovery_nqn, nqn, strlen(nqn));
+	return 0;
+}
+
+static int config_discovery_nqn_is_free(struct config_source *source,
+	const struct target_settings *settings, const struct catalog *catalog)
+{
+	if (!catalog_find(catalog, settings->discovery_nqn))
+		return 0;
+	return config_source_wrong(source, "discovery_nqn", "a subsystem has this name, too");
+}
+
 static int config_cntlids(struct config_source *source, const struct config_file *config,
 	struct target_settings *settings)
 {
@@ -151,6 +174,8 @@ static int config_use(const struct config_text *text, struct target_settings *se
 	if (!error)
 		error = config_settings(&source, config, settings);
 	if (!error)
+		error = config_discovery_nqn(&source, config->discovery_nqn, settings);
+	if (!error)
 		error = config_listen(&source, config, catalog, open, ret_report);
 	if (!error)
 		error = config_referrals(&source, config, catalog);
@@ -159,6 +184,8 @@ static int config_use(const struct config_text *text, struct target_settings *se
 	for (unsigned i = 0; !error && i < config->subsystems_count; i++)
 		error = config_subsys_add(
 			&source, config, i, catalog, open ? text->directory : NULL);
+	if (!error)
+		error = config_discovery_nqn_is_free(&source, settings, catalog);
 	if (error && !source.mistake[0])
 		snprintf(source.mistake, sizeof(source.mistake), "%s: %s", text->name,
 			strerror(-error));

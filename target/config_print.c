@@ -210,6 +210,8 @@ static void config_print_settings(
 		fprintf(print->file, "cntlid_min: %u\n", settings->cntlid_min);
 	if (settings->cntlid_max != unless_given.cntlid_max)
 		fprintf(print->file, "cntlid_max: %u\n", settings->cntlid_max);
+	if (strcmp(settings->discovery_nqn, unless_given.discovery_nqn))
+		config_print_text(print, "discovery_nqn: ", settings->discovery_nqn);
 	if (settings->control[0])
 		config_print_text(print, "control: ", settings->control);
 	if (settings->state[0])

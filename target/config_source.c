@@ -254,6 +254,7 @@ static const struct config_hint config_hints[] = {
 	{"memory", "a size such as 512M is"},
 	{"spin_us", "a number from 0 to 1000000 is"},
 	{"patience_s", "a number from 1 to 3600 is"},
+	{"discovery_nqn", "a name such as nqn.2024-01.com.example:discovery is"},
 	{"cntlid_min", "a number from 1 to 65519 is"},
 	{"cntlid_max", "a number from 1 to 65519 is"},
 	{"control", "the path of a socket, or none, is"},
@@ -291,7 +292,7 @@ static const char *config_known_keys(const char *container)
 	if (!strcmp(container, "namespaces"))
 		return "path, ram, null, nsid, uuid, nguid, eui64, ana_group, allow, readonly and block";
 	return "listen, referrals, subsystems, threads, engine, memory, spin_us, patience_s, "
-	       "cntlid_min, cntlid_max, control and state";
+	       "cntlid_min, cntlid_max, discovery_nqn, control and state";
 }
 
 /* libcyaml's line is that of what comes before an unknown key: the first such key from there on. */

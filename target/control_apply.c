@@ -68,6 +68,7 @@ static const struct {
 	APPLY_SETTING("patience_s", patience_ns),
 	APPLY_SETTING("cntlid_min", cntlid_min),
 	APPLY_SETTING("cntlid_max", cntlid_max),
+	APPLY_SETTING("discovery_nqn", discovery_nqn),
 };
 
 /* What is in the file of the settings, and differs from those that hauld runs with. */

@@ -16,6 +16,7 @@
 #include "target/ctrl.h"
 #include "target/reactor.h"
 #include "target/subsys.h"
+#include "target/target.h"
 
 /* What any controller can do (NVMe base 2.0 5.16.1.23, ASQSZ). */
 #define DISCOVERY_MIN_ASQSZ 32
@@ -85,7 +86,8 @@ static void discovery_make_entry(const struct conn *conn, const struct port *por
 {
 	struct sockaddr_storage address;
 
-	discovery_begin_entry(entry, port->ops->trtype, subsys->nqn);
+	discovery_begin_entry(entry, port->ops->trtype,
+		subsys->discovery ? conn->reactor->target->settings.discovery_nqn : subsys->nqn);
 	entry->subtype = subsys->discovery ? NVME_SUBTYPE_CURRENT_DISCOVERY : NVME_SUBTYPE_NVM;
 	/* "Not required" would say that the port can do TLS; nvme-cli then insists on a key. */
 	entry->treq = NVME_TREQ_SECURE_UNSPECIFIED | NVME_TREQ_NO_SQFLOW;

@@ -16,6 +16,7 @@
 #include "target/reactor.h"
 #include "target/smart.h"
 #include "target/subsys.h"
+#include "target/target.h"
 #include "target/transport.h"
 #include "target/write_protect.h"
 
@@ -38,6 +39,7 @@ static void identify_text(char *field, size_t size, const char *text)
 static void identify_ctrl_common(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 {
 	const struct transport_ops *ops = ctrl->admin->ops;
+	const char *nqn;
 
 	identify_text(id->sn, sizeof(id->sn), ctrl->subsys->serial);
 	identify_text(id->mn, sizeof(id->mn), IDENTIFY_MODEL);
@@ -53,7 +55,9 @@ static void identify_ctrl_common(const struct ctrl *ctrl, struct nvme_id_ctrl *i
 	id->cqes = NVME_CQES << 4 | NVME_CQES;
 	id->maxcmd = le16((uint16_t)min_of(ops->max_depth, 65535u));
 	id->sgls = le32(ops->sgls);
-	memcpy(id->subnqn, ctrl->subsys->nqn, strlen(ctrl->subsys->nqn));
+	nqn = ctrl->subsys->discovery ? ctrl->reactor->target->settings.discovery_nqn
+				      : ctrl->subsys->nqn;
+	memcpy(id->subnqn, nqn, strlen(nqn));
 	id->ioccsz = le32((uint32_t)(sizeof(struct nvme_cmd) + ops->max_inline) / 16);
 	id->iorcsz = le32(sizeof(struct nvme_cqe) / 16);
 	id->msdbd = ops->msdbd;

@@ -42,6 +42,8 @@ struct target_settings {
 	uint64_t patience_ns;  /* how long a host may take for its part of a command without data */
 	uint16_t cntlid_min;   /* controllers have ids from here ... */
 	uint16_t cntlid_max;   /* ... to here: another target of the same subsystems has others */
+	/* Of its own, beside the well-known one, which it answers to in any case. */
+	char discovery_nqn[NVME_NQN_MAX + 1];
 	enum log_level log_level;
 	char control[TARGET_CONTROL_BYTES]; /* path of the control socket; "": the default, "none"
 					     */
@@ -51,7 +53,7 @@ struct target_settings {
 	{                                                                                      \
 		.engine = LOOP_ENGINE_AUTO, .spin_ns = 20000, .memory_bytes = 512u << 20,      \
 		.patience_ns = 30000000000ull, .cntlid_min = 1, .cntlid_max = NVME_CNTLID_MAX, \
-		.log_level = LOG_LEVEL_INFO                                                    \
+		.discovery_nqn = NVME_DISCOVERY_NQN, .log_level = LOG_LEVEL_INFO               \
 	}
 #define TARGET_MAX_THREADS_DEFAULT    8
 /* At least one on each reactor. */

@@ -5,6 +5,7 @@ import time
 
 import conftest
 import nvme
+import nvmetcp
 import pytest
 
 
@@ -321,3 +322,17 @@ subsystems:
             assert now > before and then != entries
             before, entries = now, then
         assert parse(whole_log(admin)) == (before, entries)
+
+
+def test_the_service_may_have_a_name_of_its_own(start_hauld, tmp_path):
+    """Base 2.0 3.1.2.3: beside the well-known one, told by Identify and by its own entry."""
+    name = "nqn.2026-11.io.haul:discovery"
+    path = conftest.config(tmp_path)
+    path.write_text(path.read_text() + f"discovery_nqn: {name}\n")
+    hauld = start_hauld("--config", str(path))
+    for nqn in (nvme.DISCOVERY_NQN, name):
+        with nvmetcp.Admin(hauld.address, nqn) as admin:
+            page = admin.identify(1)[1]
+            assert page[111] == 2 and page[768:1024] == name.encode().ljust(256, b"\0")
+            log = admin.get_log(0x70, 2048)[1]
+            assert log[1024 + 2] == 3 and log[1024 + 256:1024 + 512] == name.encode().ljust(256, b"\0")

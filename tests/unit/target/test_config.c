@@ -80,6 +80,7 @@ static const struct config_case cases[] = {
 	{NS "spin_us: 1000001\n", 6, "spin_us"},
 	{NS "patience_s: 0\n", 6, "patience_s"},
 	{NS "patience_s: 3601\n", 6, "patience_s"},
+	{NS "discovery_nqn: a name\n", 6, "discovery_nqn"},
 	{NS "cntlid_min: 0\n", 6, "0 to 65519 is not a range"},
 	{NS "cntlid_min: 65500\n", 6, "65500 to 65519"},
 	{NS "cntlid_max: 63\n", 6, "at least 64"},
