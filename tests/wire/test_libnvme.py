@@ -131,6 +131,7 @@ def test_the_lists(host):
     assert own in read("controllers", identify(host, 0x13)).values()
     assert read("command-sets", identify(host, 0x1C)) == {"combination.0": 1}
     limits = read("nvm-id-ctrl", identify(host, 6))
+    assert limits.pop("wzsl") == 13, "32 MiB"
     assert not any(limits.values())
 
 
