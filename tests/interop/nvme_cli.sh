@@ -73,7 +73,34 @@ cli_refused() {
 is_now() { [ "$("${@:2}")" = "$1" ]; }
 becomes() { until_true 10 is_now "$@" || fail "${*:2}: $("${@:2}"), not $1"; }
 
-# Whatever nvme-cli can ask a controller and a namespace for: Identify, log pages, registers; and what was done is there.
+# What pages say of one thing, in different places, is the same, and what was done is in them.
+nvme_cli_pages_agree() {
+	json_says << 'PY'
+page, controller = json_of("id-ns " + sys.argv[2]), sys.argv[2][:-2]
+text = lambda name: disk.joinpath(name).read_text().strip()
+plain = lambda value: value.replace("-", "").replace(" ", "").lower()
+assert page["nsze"] == page["ncap"] == int(text("size")) == 131072 and page["nmic"] == 1 and page["anagrpid"] == 1
+assert int(page["nvmcap"]) == 64 << 20 and page["lbafs"][0] == {"ms": 0, "ds": 9, "rp": 0}
+assert plain(page["nguid"]) == plain(text("nguid")) == plain(text("uuid")) and plain(page["eui64"]) == plain(text("eui"))
+assert text("wwid") == "uuid." + text("uuid")
+assert plain(text("uuid")) in plain(str(json_of("ns-descs " + sys.argv[2])))
+ctrl = json_of("id-ctrl " + controller)
+assert ctrl["ver"] == 0x20000 and ctrl["subnqn"] == "nqn.2024-01.org.example:interop" and ctrl["nn"] == 1024
+assert 0 < len(ctrl["sn"].strip()) <= 20 and ctrl["mn"].strip() == "haul NVMe-oF target" and ctrl["fr"].strip()
+listed = str(json_of("list"))
+assert sys.argv[2] in listed and ctrl["sn"].strip() in listed and ctrl["mn"].strip() in listed and str(64 << 20) in listed
+smart = {key: int(value) for key, value in json_of("smart-log " + controller).items()}
+assert smart["host_read_commands"] >= 4 and smart["data_units_read"] >= 9 and smart["num_err_log_entries"] >= 1
+assert smart["critical_warning"] == 0 and smart["avail_spare"] == 100
+last = json_of("error-log " + controller)["errors"]
+last = [entry for entry in last if 0x80 in (entry["status_field"] & 0x7FF, entry["status_field"] >> 1 & 0x7FF)]
+assert last and last[0]["nsid"] == 1 and last[0]["error_count"] >= 1, "LBA Out of Range"
+ana = json_of("ana-log " + controller)
+assert "optimized" in str(ana) and "non-optimized" not in str(ana)
+PY
+}
+
+# Whatever nvme-cli can ask a controller and a namespace for: Identify, log pages, registers.
 nvme_cli_reads_every_page() {
 	local controller what
 	truncate -s 64M $tmp.img
@@ -112,29 +139,7 @@ nvme_cli_reads_every_page() {
 		sanitize-log "predictable-lat-log -i 1" lba-status-log media-unit-stat-log; do
 		cli_refused 'invalid' $what "$controller"
 	done
-	json_says << 'PY'
-page, controller = json_of("id-ns " + sys.argv[2]), sys.argv[2][:-2]
-text = lambda name: disk.joinpath(name).read_text().strip()
-plain = lambda value: value.replace("-", "").replace(" ", "").lower()
-assert page["nsze"] == page["ncap"] == int(text("size")) == 131072 and page["nmic"] == 1 and page["anagrpid"] == 1
-assert int(page["nvmcap"]) == 64 << 20 and page["lbafs"][0] == {"ms": 0, "ds": 9, "rp": 0}
-assert plain(page["nguid"]) == plain(text("nguid")) == plain(text("uuid")) and plain(page["eui64"]) == plain(text("eui"))
-assert text("wwid") == "uuid." + text("uuid")
-assert plain(text("uuid")) in plain(str(json_of("ns-descs " + sys.argv[2])))
-ctrl = json_of("id-ctrl " + controller)
-assert ctrl["ver"] == 0x20000 and ctrl["subnqn"] == "nqn.2024-01.org.example:interop" and ctrl["nn"] == 1024
-assert 0 < len(ctrl["sn"].strip()) <= 20 and ctrl["mn"].strip() == "haul NVMe-oF target" and ctrl["fr"].strip()
-listed = str(json_of("list"))
-assert sys.argv[2] in listed and ctrl["sn"].strip() in listed and ctrl["mn"].strip() in listed and str(64 << 20) in listed
-smart = {key: int(value) for key, value in json_of("smart-log " + controller).items()}
-assert smart["host_read_commands"] >= 4 and smart["data_units_read"] >= 9 and smart["num_err_log_entries"] >= 1
-assert smart["critical_warning"] == 0 and smart["avail_spare"] == 100
-last = json_of("error-log " + controller)["errors"]
-last = [entry for entry in last if 0x80 in (entry["status_field"] & 0x7FF, entry["status_field"] >> 1 & 0x7FF)]
-assert last and last[0]["nsid"] == 1 and last[0]["error_count"] >= 1, "LBA Out of Range"
-ana = json_of("ana-log " + controller)
-assert "optimized" in str(ana) and "non-optimized" not in str(ana)
-PY
+	nvme_cli_pages_agree
 	kernel_disconnect
 	stop_hauld
 }
