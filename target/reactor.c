@@ -112,7 +112,6 @@ static void *reactor_main(void *arg)
 			transports[i]->free_state(reactor);
 	reactor_settle(reactor);
 	reactor_ns_detach_all(reactor);
-	smart_past_free_all(reactor);
 	reactor_log_stats(reactor);
 	return NULL;
 }
@@ -220,6 +219,7 @@ void reactor_destroy(struct reactor *reactor)
 		return;
 	if (reactor->thread_started)
 		pthread_join(reactor->thread, NULL);
+	smart_past_free_all(reactor);
 	share_table_destroy(&reactor->shares);
 	bufpool_destroy(reactor->pool);
 	loop_destroy(reactor->loop);

@@ -368,6 +368,7 @@ static void remove_ns(struct sim *sim, uint32_t nsid)
 	struct catalog *catalog = changed(sim);
 	struct subsys *subsys = catalog_find(catalog, SIM_NQN);
 
+	ns_place_put(subsys->ns[nsid]->place);
 	ns_free(subsys->ns[nsid]);
 	subsys->ns[nsid] = NULL;
 	publish(sim, catalog);
