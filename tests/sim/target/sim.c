@@ -602,6 +602,27 @@ struct sim_conn *sim_queue(
 	return sc;
 }
 
+int sim_host_start(void **state, unsigned nr_reactors, uint64_t memory_bytes, uint16_t depth)
+{
+	struct sim_host *host = calloc(1, sizeof(*host));
+
+	assert_non_null(host);
+	host->sim = sim_create(nr_reactors, memory_bytes);
+	host->admin = sim_admin(host->sim, SIM_NQN);
+	host->queue = depth ? sim_queue(host->sim, host->admin, 1, depth) : NULL;
+	*state = host;
+	return 0;
+}
+
+int sim_host_end(void **state)
+{
+	struct sim_host *host = *state;
+
+	sim_destroy(host->sim);
+	free(host);
+	return 0;
+}
+
 uint16_t sim_ask_event(struct sim *sim, struct sim_conn *admin)
 {
 	struct nvme_cmd cmd = sim_cmd(NVME_OPC_ASYNC_EVENT_REQUEST, 0, 0);

@@ -132,6 +132,15 @@ struct nvme_cmd sim_connect(const char *subnqn, uint16_t qid, uint16_t sqsize, u
 struct sim_conn *sim_admin(struct sim *sim, const char *subnqn);
 struct sim_conn *sim_queue(
 	struct sim *sim, const struct sim_conn *admin, uint16_t qid, uint16_t depth);
+/* What many tests start with, for cmocka's set-up and tear-down: *STATE is a host with an admin
+ * queue of SIM_NQN and, unless DEPTH is 0, I/O queue 1. */
+struct sim_host {
+	struct sim *sim;
+	struct sim_conn *admin, *queue;
+};
+
+int sim_host_start(void **state, unsigned nr_reactors, uint64_t memory_bytes, uint16_t depth);
+int sim_host_end(void **state);
 /* An asynchronous event request; returns its command id. */
 uint16_t sim_ask_event(struct sim *sim, struct sim_conn *admin);
 /* Get Log Page of a controller, which succeeds: admin->data has its start. LSP: with RAE. */
