@@ -83,6 +83,8 @@ struct backend_ops {
 	void (*submit)(struct backend_queue *queue, struct backend_io *io);
 	/* How large it is now, on any thread; NULL: as it was opened, always. */
 	int (*size)(const struct backend *backend, uint64_t *ret_bytes);
+	/* Its path still names it; NULL: always. */
+	bool (*is_named)(const struct backend *backend);
 };
 
 /* First member of each implementation's own structure. */

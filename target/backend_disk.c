@@ -289,4 +289,5 @@ const struct backend_ops backend_disk_ops = {
 	.detach = disk_detach,
 	.submit = disk_submit,
 	.size = disk_size,
+	.is_named = disk_is_named,
 };

@@ -25,5 +25,6 @@ int disk_open(const char *path, bool read_only, uint32_t block_bytes, struct dis
 void disk_close(struct backend *backend);
 /* How large it is now. */
 int disk_size(const struct backend *backend, uint64_t *ret_bytes);
+bool disk_is_named(const struct backend *backend);
 
 #endif

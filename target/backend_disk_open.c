@@ -419,6 +419,18 @@ int disk_size(const struct backend *backend, uint64_t *ret_bytes)
 	return 0;
 }
 
+bool disk_is_named(const struct backend *backend)
+{
+	const struct disk *disk = container_of(backend, struct disk, base);
+	struct stat here, there;
+
+	if (fstat(disk->fd, &here) || stat(backend->path, &there))
+		return false;
+	if (disk->is_device)
+		return S_ISBLK(there.st_mode) && here.st_rdev == there.st_rdev;
+	return here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
 void disk_close(struct backend *backend)
 {
 	struct disk *disk = container_of(backend, struct disk, base);

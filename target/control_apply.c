@@ -4,6 +4,7 @@
  * which sends it, and for SIGHUP.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,6 +89,23 @@ static void apply_compare_settings(struct apply *apply, const struct target_sett
 		apply_note(apply, "state");
 }
 
+/* Who has put another file in place of a disk wants to hear that the old one stays in use. */
+static int apply_note_disk(void *context, struct subsys *subsys, struct ns *ns)
+{
+	const struct backend *backend = ns->place->backend;
+	struct apply *apply = context;
+	char text[PATH_MAX + 256];
+
+	if (!backend->ops->is_named || backend->ops->is_named(backend))
+		return 0;
+	snprintf(text, sizeof(text),
+		"namespace %u of %s: the disk opened as %s has another name or none now, and "
+		"stays in use: to change over, take the namespace out, apply, and add it again",
+		ns->nsid, subsys->nqn, backend->path);
+	json_object_array_add(apply->notes, json_object_new_string(text));
+	return 0;
+}
+
 static int apply_load(struct apply *apply, struct catalog *catalog)
 {
 	const struct target *target = apply->work.control->target;
@@ -131,6 +149,7 @@ static int apply_make(struct change *change, const struct catalog *now, struct c
 		return error;
 	}
 	control_sizes_look(catalog);
+	catalog_for_each_ns(catalog, apply_note_disk, apply);
 	diff_catalogs(&apply->diff, now, catalog);
 	if (apply->dry_run || !json_object_array_length(apply->changes))
 		catalog_free(catalog);

@@ -187,6 +187,20 @@ def test_other_size_of_a_file_is_noticed_by_itself(start):
         assert f"~ namespace {nsid} of {A}: 2 MiB -> {size} MiB" in hauld.log_path.read_text()
 
 
+def test_a_disk_whose_name_is_another_files_is_told(start, tmp_path):
+    text = config(subsys(A, (1, f"path={tmp_path}/disk.img")))
+    hauld = start(text, files={"disk.img": 1 << 20, "other.img": 1 << 20})
+    with Control(hauld.control) as control:
+        assert control.apply(text)["notes"] == []
+        os.rename(tmp_path / "other.img", tmp_path / "disk.img")
+        for _ in ("another file", "no file"):
+            answer = control.apply(text)
+            assert answer["changes"] == []
+            [note] = answer["notes"]
+            assert f"{tmp_path}/disk.img has another name" in note
+            (tmp_path / "disk.img").unlink(missing_ok=True)
+
+
 @at_once
 def test_file_that_is_emptied_is_lost_and_may_come_back(start):
     hauld = start(config(subsys(A, (1, "path=disk"))), files={"disk": 1 << 20})
