@@ -53,7 +53,7 @@ struct reactor {
 	struct reactor_ns **namespaces;	       /* by place->index, CATALOG_MAX_NAMESPACES */
 	struct ctrl *ctrls[REACTOR_MAX_CTRLS]; /* by slot; see ctrl_cntlid() */
 	uint32_t nr_ctrls;
-	uint32_t next_ctrl_slot;   /* round robin: an id is not soon used again */
+	uint32_t next_ctrl_slot; /* round robin: an id is not soon used again */
 	/* Who comes and goes, by slot: a burst of many hosts is told, a storm is not. */
 	struct log_limit ctrl_log[REACTOR_CTRL_LIMITS];
 
