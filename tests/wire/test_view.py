@@ -208,6 +208,34 @@ def test_controllers_of_a_namespace_are_those_that_see_it(running):
         assert controllers(third, 0x13) == everyone
 
 
+def test_reservation_notices_are_of_what_the_host_sees(running, kind):
+    """A host that has lost sight is a registrant still, and is told when it sees the namespace again and loses that."""
+    notice = 6 | 0 << 8 | 0x80 << 16   # I/O command specific: Reservation Log Page Available
+    register, clear = (nvme.RESV_REGISTER, (8,)), (nvme.RESV_RELEASE, (1,))   # IEKEY; RRELA 1
+
+    def reserve(queue, command, *keys):
+        opcode, cdw = command
+        assert queue.status(opcode, nsid=5, cdw=cdw, write=struct.pack(f"<{len(keys)}Q", *keys)) == 0
+    with running.queue(kind, HOST_A) as one, running.listener(kind, HOST_B) as told, \
+            hosts.Queue(kind, running.address(kind), NQN, hostnqn=HOST_B) as other:
+        for sees in (True, False, True):
+            running.change(NAMESPACES)
+            reserve(one, register, 0, 1)
+            reserve(other, register, 0, 2)
+            if not sees:
+                running.change({**NAMESPACES, 5: [HOST_A]})
+            told.changed_namespaces()
+            told.events.clear()
+            told.ask(4 - len(told.asked))
+            reserve(one, clear, 1)
+            if sees:
+                assert told.event() == notice
+            else:
+                told.nothing()
+            page = told.get_log(0x80, 64)
+            assert page[8] == (3 if sees else 0), "Reservation Preempted, or nothing"
+
+
 def test_discovery_is_the_same_to_all(running):
     for hostnqn in SIGHTS:
         with nvmetcp.Admin(running.address(), nvme.DISCOVERY_NQN, hostnqn=hostnqn) as admin:
