@@ -320,46 +320,54 @@ static void show_command_sets(void)
 					((struct nvme_id_iocs *)page)->iocsc[i]));
 }
 
+/* Descriptors stand at any place, even or not: each is copied before it is looked at. */
+static const char *descriptor_name(const struct nvme_ns_id_desc *desc)
+{
+	switch (desc->nidt) {
+	case NVME_NIDT_EUI64:
+		return "eui64";
+	case NVME_NIDT_NGUID:
+		return "nguid";
+	case NVME_NIDT_UUID:
+		return "uuid";
+	case NVME_NIDT_CSI:
+		return "csi";
+	default:
+		return "unknown";
+	}
+}
+
 static void show_descriptors(void)
 {
+	struct nvme_ns_id_desc desc;
 	size_t at = 0;
 
-	while (at + sizeof(struct nvme_ns_id_desc) <= page_length) {
-		const struct nvme_ns_id_desc *desc = (const struct nvme_ns_id_desc *)(page + at);
-		const struct field field = {"", sizeof *desc, desc->nidl, BYTES};
-		const char *type = desc->nidt == NVME_NIDT_EUI64   ? "eui64"
-				   : desc->nidt == NVME_NIDT_NGUID ? "nguid"
-				   : desc->nidt == NVME_NIDT_UUID  ? "uuid"
-				   : desc->nidt == NVME_NIDT_CSI   ? "csi"
-								   : "unknown";
-
-		if (!desc->nidl)
+	while (at + sizeof desc <= page_length) {
+		memcpy(&desc, page + at, sizeof desc);
+		if (!desc.nidl)
 			break;
-		show(type, &field, at);
-		at += sizeof *desc + desc->nidl;
+		show(descriptor_name(&desc), &(struct field){"", sizeof desc, desc.nidl, BYTES},
+			at);
+		at += sizeof desc + desc.nidl;
 	}
 }
 
 static void show_ana(void)
 {
+	struct nvme_ana_group_desc group;
 	size_t at = sizeof(struct nvme_ana_log);
 	char prefix[32];
 
 	show_all("", ana_fields, 0);
-	for (unsigned n = 0; n < le16toh(((struct nvme_ana_log *)page)->ngrps) && at < page_length;
+	for (unsigned n = 0; n < le16toh(((struct nvme_ana_log *)page)->ngrps) &&
+			     at + sizeof group <= page_length;
 		n++) {
-		const struct nvme_ana_group_desc *group =
-			(const struct nvme_ana_group_desc *)(page + at);
-		size_t nr_ids = le32toh(group->nnsids);
-
+		memcpy(&group, page + at, sizeof group);
 		snprintf(prefix, sizeof prefix, "%u.", n);
 		show_all(prefix, ana_group_fields, at);
-		for (size_t i = 0;
-			i < nr_ids &&
-			at + sizeof *group + (i + 1) * sizeof group->nsids[0] <= page_length;
-			i++)
-			printf("%s%zu %u\n", prefix, i, le32toh(group->nsids[i]));
-		at += sizeof *group + nr_ids * sizeof group->nsids[0];
+		at += sizeof group;
+		for (size_t i = 0; i < le32toh(group.nnsids) && at + 4 <= page_length; i++, at += 4)
+			printf("%s%zu %u\n", prefix, i, (unsigned)number(page + at, 4));
 	}
 }
 
