@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Abort: from the admin queue to the queue of the command and back.
+ * Abort (NVMe base 2.0 5.1): from the admin queue to the queue of the command, on whatever reactor,
+ * and back, by message. It is answered at once.
+ *
+ * What waits, for an event, a buffer, the other half of a pair or a locked range, ends now; its
+ * response is with its transport before Abort's. Of anything else Abort says that it is not
+ * aborted. Yet one whose data is on its way ends when that is here, for no transport can call it
+ * back, and one made of several parts after the present part: a deferred abort (as NVMe
+ * base 2.1 5.1.1 calls it). What a disk has whole is done.
  */
-#include "target/abort.h"
-
 #include <errno.h>
 #include <stdlib.h>
 
@@ -11,6 +16,7 @@
 #include "target/conn.h"
 #include "target/ctrl.h"
 #include "target/event.h"
+#include "target/fused.h"
 #include "target/reactor.h"
 
 struct abort {
@@ -20,10 +26,8 @@ struct abort {
 	struct ctrl *ctrl;
 	struct conn *queue; /* alive when the message arrives: it came before leave's answer */
 	uint16_t cid;
-	/* On the queue's reactor. */
-	struct list node;	      /* queue->aborts */
-	const struct request *target; /* what ends later */
 	bool aborted;
+	struct fused_abort fused;
 };
 
 /* --- back on the controller's reactor -------------------------------------------------------- */
@@ -55,38 +59,13 @@ static void abort_leave(struct loop_message *message)
 static void abort_answer(struct abort *abort, bool aborted)
 {
 	abort->aborted = aborted;
-	list_remove(&abort->node);
 	abort->message.fn = abort_leave;
 	loop_send(abort->queue->reactor->loop, &abort->message);
 }
 
-/* TARGET is over; it may not be looked into. */
-static void abort_settle(struct conn *conn, const struct request *target, bool aborted)
-{
-	struct abort *abort, *after;
-
-	list_for_each_entry_safe (abort, after, &conn->aborts, node)
-		if (abort->target == target)
-			abort_answer(abort, aborted);
-}
-
-void abort_conn_closes(struct conn *conn)
-{
-	while (!list_empty(&conn->aborts))
-		abort_answer(container_of(conn->aborts.next, struct abort, node), false);
-}
-
-void abort_pull_failed(struct conn *conn, struct request *request)
-{
-	abort_settle(conn, request, false);
-}
-
 static void abort_run(struct request *request)
 {
-	struct conn *conn = request->conn;
-
 	request_complete(request, NVME_SC_ABORT_REQUESTED);
-	abort_settle(conn, request, true);
 }
 
 /* Takes the place of a command whose data is on its way. */
@@ -100,29 +79,42 @@ static const struct cmd abort_cmd = {
 static void abort_part_done(struct done *done, int res, unsigned flags)
 {
 	struct request *request = container_of(done, struct request, io.done);
-	struct conn *conn = request->conn;
 
 	(void)res;
 	request->part_done(done, -ECANCELED, flags);
-	abort_settle(conn, request, true);
 }
 
-/* False: it cannot be called back. */
-static bool abort_arrange(struct request *request)
+/* It ends as soon as it can, if not now. */
+static void abort_defer(struct request *request)
 {
 	const struct cmd *command = request->command;
 
 	if (request->state == REQUEST_PULL) {
 		request->command = &abort_cmd;
-		return true;
+		return;
 	}
 	if (request->state != REQUEST_EXEC || !command->more_parts || !command->more_parts(request))
-		return false;
+		return;
 	/* Maybe it is so already, for another Abort. */
 	if (request->io.done.fn != abort_part_done)
 		request->part_done = request->io.done.fn;
 	request->io.done.fn = abort_part_done;
-	return true;
+}
+
+/* False: not now. */
+static bool abort_end_now(struct request *request)
+{
+	if (request->state == REQUEST_HELD) { /* for its other half: target/fused.h */
+		request_unlist(request);
+		request_complete(request, NVME_SC_ABORT_REQUESTED);
+		return true;
+	}
+	return request->state == REQUEST_EXEC && request_cancel_io(request);
+}
+
+static void abort_fused_done(struct fused_abort *fused)
+{
+	abort_answer(container_of(fused, struct abort, fused), true);
 }
 
 static struct request *abort_find(struct conn *conn, uint16_t cid)
@@ -154,18 +146,16 @@ static void abort_arrive(struct loop_message *message)
 		return;
 	}
 	target = abort_find(conn, abort->cid);
-	if (target && target->state == REQUEST_HELD) { /* for its other half: target/fused.h */
-		request_unlist(target);
-		request_complete(target, NVME_SC_ABORT_REQUESTED);
+	if (target && abort_end_now(target)) {
 		abort_answer(abort, true);
 		return;
 	}
-	if (!target || !abort_arrange(target)) {
-		abort_answer(abort, false);
+	abort->fused.done = abort_fused_done;
+	if (target && fused_abort(target, &abort->fused))
 		return;
-	}
-	abort->target = target;
-	list_push_back(&conn->aborts, &abort->node);
+	if (target)
+		abort_defer(target);
+	abort_answer(abort, false);
 }
 
 /* --- the command ----------------------------------------------------------------------------- */
@@ -201,7 +191,6 @@ void cmd_abort_run(struct request *request)
 	abort->queue = queue;
 	abort->cid = le16_get(request->cmd.abort.cid);
 	abort->message.fn = abort_arrive;
-	list_init(&abort->node);
 	request_hand_to(request, REQUEST_EXEC);
 	loop_send(queue->reactor->loop, &abort->message);
 }

@@ -14,7 +14,6 @@
 #include "proto/link/address.h"
 #include "proto/nvme/identify.h"
 #include "proto/nvme/tcp.h"
-#include "target/abort.h"
 #include "target/catalog.h"
 #include "target/ctrl.h"
 #include "target/error_log.h"
@@ -175,7 +174,6 @@ void conn_close(struct conn *conn, const char *why)
 	log_debug("%s: closing: %s", who, why);
 	loop_timer_cancel(conn->reactor->loop, &conn->handshake);
 	loop_timer_cancel(conn->reactor->loop, &conn->transfer);
-	abort_conn_closes(conn);
 	conn_drop_all(&conn->waiting);
 	conn_drop_all(&conn->held);
 	if (conn->member.state == CONN_MEMBER_ADMIN)
@@ -307,7 +305,6 @@ static struct conn *conn_create(const struct transport_handover *handover)
 	conn->expected_qid = CONN_QID_UNKNOWN;
 	list_init(&conn->node);
 	list_init(&conn->held);
-	list_init(&conn->aborts);
 	list_init(&conn->waiting);
 	list_init(&conn->moving);
 	loop_flush_init(&conn->finish, conn_finish);

@@ -91,7 +91,6 @@ struct conn {
 	struct conn_member member;
 	struct ctrl_settings settings; /* its controller's: target/ctrl_settings.h */
 	struct list held;	       /* requests in HELD */
-	struct list aborts;	       /* commands Abort that wait for one of its: target/abort.h */
 	struct list waiting;	       /* requests in WAIT_BUF */
 	struct list moving;	       /* requests in PULL or REPLY, that began first the first */
 	struct loop_timer transfer;    /* of these, the host must get some done */

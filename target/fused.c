@@ -8,7 +8,6 @@
 
 #include "target/cmd_io.h"
 #include "target/conn.h"
-#include "target/range_lock.h"
 #include "target/reactor.h"
 #include "target/reactor_ns.h"
 #include "target/reservation_visit.h"
@@ -20,7 +19,10 @@ struct fused {
 	struct request *write;
 	uint16_t compare_status;
 	uint16_t write_status;
-	struct range_lock lock; /* last, for it is as long as there are reactors */
+	bool begun;		   /* the range has been locked */
+	bool unlocked;		   /* ... and is not any more, or never will be */
+	struct fused_abort *abort; /* NULL: none */
+	struct range_lock lock;	   /* last, for it is as long as there are reactors */
 };
 
 /* The buffer: the Compare's data, the disk's blocks, the Write's data, struct fused. */
@@ -210,14 +212,26 @@ static void fused_end(struct request *request, uint16_t status)
 		request_complete(request, status);
 }
 
-static void fused_unlocked(struct range_lock *lock)
+static void fused_try_end(const struct fused *fused)
 {
-	const struct fused *fused = container_of(lock, struct fused, lock);
 	struct request *compare = fused->compare, *write = fused->write;
 	uint16_t compare_status = fused->compare_status, write_status = fused->write_status;
+	struct fused_abort *abort = fused->abort;
 
+	if (!fused->unlocked || (abort && !abort->over))
+		return;
 	fused_end(compare, compare_status);
 	fused_end(write, write_status);
+	if (abort)
+		abort->done(abort);
+}
+
+static void fused_unlocked(struct range_lock *lock)
+{
+	struct fused *fused = container_of(lock, struct fused, lock);
+
+	fused->unlocked = true;
+	fused_try_end(fused);
 }
 
 static void fused_finish(struct fused *fused, uint16_t compare_status, uint16_t write_status)
@@ -278,9 +292,13 @@ static void fused_flushed(struct done *done, int res, unsigned flags)
 
 static void fused_locked(struct range_lock *lock)
 {
-	struct request *compare = container_of(lock, struct fused, lock)->compare;
+	struct fused *fused = container_of(lock, struct fused, lock);
+	struct request *compare = fused->compare;
 
-	if (compare->io.fua && compare->ns->queue->backend->geometry.volatile_cache) {
+	fused->begun = true;
+	if (fused->abort) {
+		range_lock_release(lock);
+	} else if (compare->io.fua && compare->ns->queue->backend->geometry.volatile_cache) {
 		compare->io.op = BACKEND_FLUSH;
 		fused_submit(compare, fused_flushed);
 	} else {
@@ -299,10 +317,43 @@ static void fused_start(struct request *compare, struct request *write)
 	write->io.loop_buffer = write->loop_buffer;
 	fused->compare = compare;
 	fused->write = write;
+	fused->begun = false;
+	fused->unlocked = false;
+	fused->abort = NULL;
 	fused->lock.taken = fused_locked;
 	fused->lock.released = fused_unlocked;
 	range_lock_take(&fused->lock, compare->ns,
 		(struct range){.start = start, .end = start + compare->io.extent});
+}
+
+static void fused_cancelled(struct range_cancel *cancel)
+{
+	struct fused *fused = container_of(cancel->lock, struct fused, lock);
+
+	fused->abort->over = true;
+	if (cancel->never_taken)
+		fused->unlocked = true;
+	fused_try_end(fused);
+}
+
+bool fused_abort(struct request *request, struct fused_abort *abort)
+{
+	bool first = (request->cmd.flags & NVME_CMD_FUSE_MASK) == NVME_CMD_FUSE_FIRST;
+	struct fused *fused;
+
+	if (request->state != REQUEST_EXEC || !request->command->fuse || !request->partner)
+		return false;
+	fused = fused_of(first ? request : request->partner);
+	if (fused->begun || fused->abort)
+		return false;
+	fused->compare_status = first ? NVME_SC_ABORT_REQUESTED : NVME_SC_ABORT_FUSED_FAILED;
+	fused->write_status = first ? NVME_SC_ABORT_FUSED_FAILED : NVME_SC_ABORT_REQUESTED;
+	fused->abort = abort;
+	abort->over = false;
+	abort->cancel.lock = &fused->lock;
+	abort->cancel.over = fused_cancelled;
+	range_lock_cancel(&abort->cancel);
+	return true;
 }
 
 /* --- commands -------------------------------------------------------------------------------- */

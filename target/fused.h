@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "target/range_lock.h"
 #include "target/request.h"
 
 struct cmd;
@@ -39,6 +40,16 @@ void fused_buffer_ready(struct request *first, struct buf *buf);
 void fused_ended(struct request *request);
 /* One of a pair is about to be freed: the other one keeps the buffer, if it has a part in it. */
 void fused_part(struct request *request);
+/* Both are in EXEC, but the range is not theirs yet: REQUEST ends as aborted and the other one with
+ * it, then DONE is called. False: they have begun, or will end so already; or it is none of a pair.
+ */
+struct fused_abort {
+	struct range_cancel cancel;
+	bool over;
+	void (*done)(struct fused_abort *abort);
+};
+bool fused_abort(struct request *request, struct fused_abort *abort);
+
 /* The second has not come in time. */
 void fused_expired(struct conn *conn);
 

@@ -89,6 +89,20 @@ bool range_lock_holds_back(struct request *request)
 	return false;
 }
 
+bool range_lock_let_go(struct request *request)
+{
+	const struct range_entry *entry;
+	const struct request *held;
+
+	list_for_each_entry (entry, &request->ns->locks, node)
+		list_for_each_entry (held, &entry->held, node)
+			if (held == request) {
+				list_remove(&request->node);
+				return true;
+			}
+	return false;
+}
+
 static void range_lock_leave(struct round *round, struct reactor *reactor)
 {
 	struct range_lock *lock = container_of(round, struct range_lock, round);
@@ -155,10 +169,9 @@ static void range_lock_come_home(struct loop_message *message)
 	lock->released(lock);
 }
 
-static void range_lock_left_all(struct round *round)
+/* Those that have waited for it may be next. */
+static void range_lock_remove(struct reactor *owner, struct range_lock *lock)
 {
-	struct range_lock *lock = container_of(round, struct range_lock, round);
-	struct reactor *owner = range_lock_owner(lock);
 	struct range_lock *other;
 
 	list_remove(&lock->node);
@@ -166,8 +179,61 @@ static void range_lock_left_all(struct round *round)
 		if (!other->granted && other->index == lock->index &&
 			range_overlaps(&other->range, &lock->range))
 			range_lock_try_grant(owner, other);
+}
+
+static void range_lock_left_all(struct round *round)
+{
+	struct range_lock *lock = container_of(round, struct range_lock, round);
+
+	range_lock_remove(range_lock_owner(lock), lock);
 	lock->message.fn = range_lock_come_home;
 	loop_send(lock->home->loop, &lock->message);
+}
+
+/* --- cancelled: it follows the lock from home to the owner and from reactor to reactor ---------
+ */
+
+/* The lock has been here: messages of one thread keep their order. */
+static void range_cancel_visit(struct round *round, struct reactor *reactor)
+{
+	struct range_cancel *cancel = container_of(round, struct range_cancel, round);
+	struct range_entry *entry = &cancel->lock->entries[reactor->index];
+
+	if (entry->nr_out) {
+		entry->nr_out = 0;
+		round_go_on(&cancel->lock->round);
+	}
+	round_go_on(round);
+}
+
+static void range_cancel_over(struct round *round)
+{
+	struct range_cancel *cancel = container_of(round, struct range_cancel, round);
+
+	cancel->over(cancel);
+}
+
+static void range_cancel_come_home(struct loop_message *message)
+{
+	range_cancel_over(container_of(message, struct round, message));
+}
+
+static void range_cancel_arrive(struct loop_message *message)
+{
+	struct round *round = container_of(message, struct round, message);
+	struct range_cancel *cancel = container_of(round, struct range_cancel, round);
+	struct range_lock *lock = cancel->lock;
+	struct reactor *owner = range_lock_owner(lock);
+
+	cancel->never_taken = !lock->granted;
+	if (lock->granted) {
+		round_start(round, owner->target, lock->home->loop, range_cancel_visit,
+			range_cancel_over);
+		return;
+	}
+	range_lock_remove(owner, lock);
+	message->fn = range_cancel_come_home;
+	loop_send(lock->home->loop, message);
 }
 
 /* --- at home --------------------------------------------------------------------------------- */
@@ -187,4 +253,10 @@ void range_lock_release(struct range_lock *lock)
 {
 	round_start(&lock->round, lock->home->target, range_lock_owner(lock)->loop,
 		range_lock_leave, range_lock_left_all);
+}
+
+void range_lock_cancel(struct range_cancel *cancel)
+{
+	cancel->round.message.fn = range_cancel_arrive;
+	loop_send(range_lock_owner(cancel->lock)->loop, &cancel->round.message);
 }

@@ -70,10 +70,25 @@ void range_lock_take(struct range_lock *lock, struct reactor_ns *ns, struct rang
 /* At home, after TAKEN. */
 void range_lock_release(struct range_lock *lock);
 
+/*
+ * At home, before TAKEN: nothing is waited for any more. Either OVER comes alone, with NEVER_TAKEN,
+ * and LOCK is the caller's again; or TAKEN and OVER come, in any order, and the range is not to be
+ * touched (for I/O may be out), but to be released. LOCK must stay until OVER.
+ */
+struct range_cancel {
+	struct range_lock *lock;
+	struct round round;
+	bool never_taken;
+	void (*over)(struct range_cancel *cancel);
+};
+void range_lock_cancel(struct range_cancel *cancel);
+
 /* --- for request.c, when the namespace's gate says so ---------------------------------------- */
 
 /* True: REQUEST (in EXEC) waits for a lock's end; then request_resume_io() is called. */
 bool range_lock_holds_back(struct request *request);
+/* True: it has waited, and does not any more; nothing has been called. */
+bool range_lock_let_go(struct request *request);
 /* The I/O of REQUEST is over. */
 void range_lock_io_ended(const struct request *request);
 

@@ -5,7 +5,6 @@
  */
 #include "target/request.h"
 
-#include "target/abort.h"
 #include "target/cmd.h"
 #include "target/conn.h"
 #include "target/error_log.h"
@@ -194,12 +193,10 @@ void request_pulled(struct request *request, uint16_t status)
 		return;
 	}
 	request_step(request, REQUEST_CORE);
-	if (status) {
+	if (status)
 		request_complete(request, status);
-		abort_pull_failed(request->conn, request);
-	} else {
+	else
 		request_run(request);
-	}
 }
 
 void request_sent(struct request *request)

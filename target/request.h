@@ -130,6 +130,8 @@ uint64_t request_deadline_ns(const struct request *request);
 /* In EXEC: an I/O that a locked range has held back begins; it may be that nobody wants it any
  * more. */
 void request_resume_io(struct request *request);
+/* In EXEC: ends with -ECANCELED what a locked range holds back. False: nothing does. */
+bool request_cancel_io(struct request *request);
 
 void request_set_buffer(struct request *request, struct buf *buf);
 /* In CORE, with a buffer: the data is brought, then the command runs. */

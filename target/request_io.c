@@ -54,6 +54,14 @@ void request_resume_io(struct request *request)
 		request->io.done.fn(&request->io.done, -ECANCELED, 0);
 }
 
+bool request_cancel_io(struct request *request)
+{
+	if (!request->ns || !(request->ns->gate & REACTOR_NS_LOCKED) || !range_lock_let_go(request))
+		return false;
+	request->io.done.fn(&request->io.done, -ECANCELED, 0);
+	return true;
+}
+
 /* It is not the disk's any more, if it was. */
 static void request_end_io(struct request *request)
 {

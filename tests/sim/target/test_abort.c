@@ -112,12 +112,11 @@ static void command_whose_data_comes_is_aborted_when_it_is_here(void **state)
 	scene_abort(&scene);
 	scene_abort(&scene);
 	sim_settle(scene.sim);
-	assert_int_equal(scene.admin->nr_replies, replies);
+	assert_int_equal(scene.admin->nr_replies, replies + 2);
+	assert_abort_says(&scene, false);
 	assert_true(sim_do_pull(scene.queue, 0));
 	sim_settle(scene.sim);
-	assert_int_equal(scene.admin->nr_replies, replies + 2);
 	assert_int_equal(scene.sim->nr_ios, 0);
-	assert_abort_says(&scene, true);
 	assert_command_aborted(&scene);
 	sim_destroy(scene.sim);
 }
@@ -171,15 +170,15 @@ static void command_of_several_parts_ends_after_the_present_one(void **state)
 		scene_start(&scene, MEMORY);
 		scene_send(&scene, cmds[i / 2]);
 		assert_int_equal(scene.sim->nr_ios, 1);
+		replies = scene.admin->nr_replies;
 		scene_abort(&scene);
 		scene_abort(&scene);
 		sim_settle(scene.sim);
-		replies = scene.admin->nr_replies;
+		assert_int_equal(scene.admin->nr_replies, replies + 2);
+		assert_abort_says(&scene, false);
 		assert_true(sim_do_io(scene.sim, 0, i % 2 ? -EIO : 0));
 		sim_settle(scene.sim);
 		assert_int_equal(scene.sim->nr_ios, 0);
-		assert_int_equal(scene.admin->nr_replies, replies + 2);
-		assert_abort_says(&scene, true);
 		assert_command_aborted(&scene);
 		sim_destroy(scene.sim);
 	}
@@ -238,16 +237,162 @@ static void aborts_beyond_the_limit_are_refused(void **state)
 	replies = scene.admin->nr_replies;
 	for (unsigned i = 0; i < CTRL_MAX_ABORTS; i++)
 		scene_abort(&scene);
-	sim_settle(scene.sim);
 	assert_int_equal(scene.admin->nr_replies, replies);
 	scene_abort(&scene);
 	assert_int_equal(scene.admin->nr_replies, replies + 1);
 	assert_int_equal(nvme_cqe_status(&scene.admin->last), NVME_SC_ABORT_LIMIT);
-	assert_true(sim_do_pull(scene.queue, 0));
+	/* They wait for nothing and nobody. */
 	sim_settle(scene.sim);
 	assert_int_equal(scene.admin->nr_replies, replies + 1 + CTRL_MAX_ABORTS);
-	assert_abort_says(&scene, true);
+	assert_abort_says(&scene, false);
+	assert_true(sim_do_pull(scene.queue, 0));
+	sim_settle(scene.sim);
+	assert_command_aborted(&scene);
 	sim_destroy(scene.sim);
+}
+
+/* --- locked ranges --------------------------------------------------------------------------- */
+
+struct locked {
+	struct scene scene;
+	struct nvme_cmd half[2];
+	unsigned replies; /* on the admin queue, before Abort */
+};
+
+static void locked_send_pair(struct locked *locked)
+{
+	locked->half[0] = sim_rw(NVME_OPC_COMPARE, 0, 1);
+	locked->half[1] = sim_rw(NVME_OPC_WRITE, 0, 1);
+	locked->half[0].flags |= NVME_CMD_FUSE_FIRST;
+	locked->half[1].flags |= NVME_CMD_FUSE_SECOND;
+	scene_send(&locked->scene, locked->half[0]);
+	scene_send(&locked->scene, locked->half[1]);
+}
+
+/* A write is at the disk, and a pair waits for it. */
+static void locked_start(struct locked *locked)
+{
+	struct nvme_cmd write = sim_rw(NVME_OPC_WRITE, 0, 1);
+
+	scene_start(&locked->scene, MEMORY);
+	scene_send(&locked->scene, write);
+	locked_send_pair(locked);
+	assert_int_equal(locked->scene.sim->nr_ios, 1);
+}
+
+static uint16_t locked_status(const struct locked *locked, const struct nvme_cmd *cmd)
+{
+	return locked->scene.sim->status[le16_get(cmd->cid)] & NVME_STATUS_CODE_MASK;
+}
+
+static void locked_abort(struct locked *locked, const struct nvme_cmd *cmd)
+{
+	locked->replies = locked->scene.admin->nr_replies;
+	locked->scene.cid = le16_get(cmd->cid);
+	scene_abort(&locked->scene);
+	sim_settle(locked->scene.sim);
+	assert_int_equal(locked->scene.admin->nr_replies, locked->replies + 1);
+}
+
+static void locked_end(struct locked *locked)
+{
+	locked->scene.sim->auto_disk = true;
+	while (sim_do_io(locked->scene.sim, 0, 0))
+		sim_settle(locked->scene.sim);
+	sim_settle(locked->scene.sim);
+	for (unsigned i = 0; i < locked->scene.sim->target.nr_reactors; i++)
+		assert_true(list_empty(&locked->scene.sim->target.reactors[i]->range_locks));
+	sim_destroy(locked->scene.sim);
+}
+
+static void io_that_a_lock_holds_back_is_aborted(void **state)
+{
+	struct nvme_cmd cmds[] = {sim_rw(NVME_OPC_READ, 0, 1), sim_rw(NVME_OPC_WRITE, 0, 1),
+		sim_rw(NVME_OPC_VERIFY, 0, SIM_LBAS)};
+	struct locked locked;
+
+	(void)state;
+	cmds[2].sgl = (struct nvme_sgl_desc){0};
+	for (unsigned i = 0; i < ARRAY_SIZE(cmds); i++) {
+		locked_start(&locked);
+		scene_send(&locked.scene, cmds[i]);
+		assert_int_equal(locked.scene.sim->nr_ios, 1);
+		locked_abort(&locked, &cmds[i]);
+		assert_abort_says(&locked.scene, true);
+		assert_command_aborted(&locked.scene);
+		locked_end(&locked);
+	}
+}
+
+/* It waits for a write, or for another pair, that waits itself. */
+static void pair_that_waits_for_its_range_is_aborted(void **state)
+{
+	struct nvme_cmd earlier[2];
+	struct locked locked;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		bool behind_another = i / 2;
+		unsigned aborted = i % 2;
+
+		locked_start(&locked);
+		memcpy(earlier, locked.half, sizeof(earlier));
+		if (behind_another)
+			locked_send_pair(&locked);
+		locked_abort(&locked, &locked.half[aborted]);
+		assert_abort_says(&locked.scene, true);
+		assert_int_equal(
+			locked_status(&locked, &locked.half[aborted]), NVME_SC_ABORT_REQUESTED);
+		assert_int_equal(
+			locked_status(&locked, &locked.half[!aborted]), NVME_SC_ABORT_FUSED_FAILED);
+		assert_int_equal(locked.scene.sim->nr_ios, 1);
+		if (behind_another) {
+			/* And the one before it. */
+			locked_abort(&locked, &earlier[aborted]);
+			assert_abort_says(&locked.scene, true);
+			assert_int_equal(locked_status(&locked, &earlier[0]),
+				aborted ? NVME_SC_ABORT_FUSED_FAILED : NVME_SC_ABORT_REQUESTED);
+		}
+		locked_end(&locked);
+	}
+}
+
+static void pair_that_has_begun_is_not_aborted(void **state)
+{
+	struct locked locked;
+
+	(void)state;
+	locked_start(&locked);
+	assert_true(sim_do_io(locked.scene.sim, 0, 0));
+	sim_settle(locked.scene.sim);
+	assert_int_equal(locked.scene.sim->nr_ios, 1); /* it reads */
+	locked_abort(&locked, &locked.half[0]);
+	assert_abort_says(&locked.scene, false);
+	locked_end(&locked);
+}
+
+/* At each point of the way of both. */
+static void pair_may_begin_or_its_queue_end_while_it_is_aborted(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 3 * 8; i++) {
+		struct locked locked;
+		struct sim *sim;
+
+		locked_start(&locked);
+		sim = locked.scene.sim;
+		locked.scene.cid = le16_get(locked.half[i % 2].cid);
+		scene_abort(&locked.scene);
+		for (unsigned turn = 0; turn < i / 3; turn++)
+			loop_turn(sim->target.reactors[turn % 2]->loop);
+		if (i % 3 == 0)
+			assert_true(sim_do_io(sim, 0, 0));
+		else
+			conn_close((i % 3 == 1 ? locked.scene.queue : locked.scene.admin)->conn,
+				"test");
+		sim_settle(sim);
+		locked_end(&locked);
+	}
 }
 
 /* Abort for a write in PULL, one in EXEC and a Verify, at each point of the end of a connection. */
@@ -317,7 +462,8 @@ static void half_of_a_pair_is_aborted_and_the_other_fails(void **state)
 		sim_settle(scene.sim);
 		assert_int_equal(scene.queue->nr_replies, 1 + 2);
 		assert_int_equal(scene.admin->nr_replies, replies + 1);
-		assert_abort_says(&scene, true);
+		/* At once, or when its data is here. */
+		assert_abort_says(&scene, i == 2);
 		assert_int_equal(scene.sim->nr_ios, 0);
 		sim_destroy(scene.sim);
 	}
@@ -336,6 +482,10 @@ int main(void)
 		cmocka_unit_test(what_is_not_there_is_not_aborted),
 		cmocka_unit_test(aborts_beyond_the_limit_are_refused),
 		cmocka_unit_test(connections_may_end_while_an_abort_is_out),
+		cmocka_unit_test(io_that_a_lock_holds_back_is_aborted),
+		cmocka_unit_test(pair_that_waits_for_its_range_is_aborted),
+		cmocka_unit_test(pair_that_has_begun_is_not_aborted),
+		cmocka_unit_test(pair_may_begin_or_its_queue_end_while_it_is_aborted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
