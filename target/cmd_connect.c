@@ -131,6 +131,7 @@ static uint16_t cmd_connect_admin(struct request *request, const struct subsys *
 	}
 	conn->member.ctrl = ctrl;
 	conn->member.state = CONN_MEMBER_ADMIN;
+	conn_is_admin(conn);
 	conn->cntlid = ctrl->cntlid;
 	return 0;
 }

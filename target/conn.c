@@ -102,13 +102,28 @@ static void conn_discharge(struct share *share)
 	share_put(share);
 }
 
+/* On the port's reactor. */
+static void conn_admin_told(struct loop_message *message)
+{
+	struct conn *conn = container_of(message, struct conn, is_admin);
+
+	conn->load = TARGET_LOAD_ADMIN;
+	target_conn_is_admin(conn->reactor);
+}
+
+void conn_is_admin(struct conn *conn)
+{
+	conn->is_admin.fn = conn_admin_told;
+	loop_send(conn->port->reactor->loop, &conn->is_admin);
+}
+
 /* On the port's reactor, which counts the connections. */
 static void conn_gone(struct loop_message *message)
 {
 	struct conn *conn = container_of(message, struct conn, gone);
 
 	conn_discharge(conn->conns_share);
-	target_conn_gone(conn->port, conn->reactor);
+	target_conn_gone(conn->port, conn->reactor, conn->load);
 	free(conn);
 }
 
@@ -301,6 +316,7 @@ static struct conn *conn_create(const struct transport_handover *handover)
 	conn->ops = conn->port->ops;
 	conn->peer = handover->peer;
 	conn->conns_share = handover->share;
+	conn->load = TARGET_LOAD_IO;
 	conn->number = reactor->next_conn_number;
 	conn->expected_qid = CONN_QID_UNKNOWN;
 	list_init(&conn->node);
@@ -338,7 +354,7 @@ static void conn_refused(struct loop_message *message)
 
 	conn_discharge(handover->share);
 	port->ops->refuse(handover);
-	target_conn_gone(port, reactor);
+	target_conn_gone(port, reactor, TARGET_LOAD_IO);
 }
 
 /* On the connection's reactor. */

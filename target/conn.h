@@ -99,6 +99,8 @@ struct conn {
 	bool fused_open;	       /* the next command should be the second of a pair */
 	struct request *fused_first;   /* ... which waits for it; NULL: it has failed */
 	struct loop_flush finish;      /* frees at the end of the turn, outside of anyone's call */
+	struct loop_message is_admin;  /* to the port's reactor: it is an admin queue */
+	uint32_t load;		       /* that reactor's: TARGET_LOAD_* */
 	struct loop_message gone;      /* to the port's reactor, which frees the memory */
 
 	char hostnqn[NVME_NQN_MAX + 1]; /* of Connect */
@@ -146,6 +148,9 @@ void conn_quiesced(struct conn *conn);
 
 /* Frees it at the end of the turn if nothing holds it any more. */
 void conn_try_finish(struct conn *conn);
+
+/* Connect has made it an admin queue. */
+void conn_is_admin(struct conn *conn);
 
 /* It lives and has commands in flight, other than those that wait for an event or have come too
  * late. */

@@ -53,11 +53,11 @@ struct reactor *target_pick_reactor(struct port *port)
 	for (uint32_t i = 0; i < target->nr_reactors; i++) {
 		uint32_t index = (target->next_reactor + i) % target->nr_reactors;
 
-		if (target->nr_conns[index] < target->nr_conns[best])
+		if (target->load[index] < target->load[best])
 			best = index;
 	}
 	target->next_reactor = (best + 1) % target->nr_reactors;
-	target->nr_conns[best]++;
+	target->load[best] += TARGET_LOAD_IO;
 	target->nr_conns_all++;
 	port_add_conn(port);
 	return target->reactors[best];
@@ -75,12 +75,17 @@ static void target_try_stopped(struct target *target)
 	loop_send(target->loop, &target->stopped);
 }
 
-void target_conn_gone(struct port *port, struct reactor *reactor)
+void target_conn_is_admin(struct reactor *reactor)
+{
+	reactor->target->load[reactor->index] -= TARGET_LOAD_IO - TARGET_LOAD_ADMIN;
+}
+
+void target_conn_gone(struct port *port, struct reactor *reactor, uint32_t load)
 {
 	struct target *target = reactor->target;
 
 	port_remove_conn(port);
-	target->nr_conns[reactor->index]--;
+	target->load[reactor->index] -= load;
 	target->nr_conns_all--;
 	target_try_stopped(target);
 }

@@ -68,8 +68,8 @@ struct target {
 	uint32_t nr_reactors;
 	struct reactor *reactors[TARGET_MAX_REACTORS];
 
-	/* The first reactor's: it accepts for all and knows how many connections each has. */
-	uint32_t nr_conns[TARGET_MAX_REACTORS];
+	/* The first reactor's: it accepts for all and knows how much each has to do. */
+	uint32_t load[TARGET_MAX_REACTORS]; /* TARGET_LOAD_* of its connections */
 	uint32_t nr_conns_all;
 	uint32_t next_reactor;
 	bool stopping;
@@ -116,10 +116,18 @@ void target_destroy(struct target *target);
 /* A change has been published, or not: if a signal came meanwhile, its turn has come. */
 void target_change_is_over(struct target *target);
 
-/* On the first reactor: the one with the fewest connections, which now has one more, from PORT. */
+/* What a connection counts for when they are spread over the reactors. Which queue it is turns out
+ * at Connect; before, it is taken for what has most to do. An admin queue is not nothing: hosts
+ * that have no other (discovery) are spread, too. */
+#define TARGET_LOAD_IO	  64
+#define TARGET_LOAD_ADMIN 1
+
+/* On the first reactor: the one with the least load, which now has an I/O queue more, from PORT. */
 struct reactor *target_pick_reactor(struct port *port);
-/* On the first reactor: a connection of REACTOR that came in at PORT is over. */
-void target_conn_gone(struct port *port, struct reactor *reactor);
+/* On the first reactor: a connection of REACTOR is an admin queue's. */
+void target_conn_is_admin(struct reactor *reactor);
+/* On the first reactor: a connection of REACTOR that came in at PORT is over; LOAD was its own. */
+void target_conn_gone(struct port *port, struct reactor *reactor, uint32_t load);
 
 /* On the first reactor: no command is in flight on one more reactor, or too long. */
 void target_reactor_drained(struct target *target);

@@ -37,6 +37,39 @@ static void queue_joins_at_the_port_of_its_admin_queue_only(void **state)
 	sim_destroy(sim);
 }
 
+/* --- where queues are (B177) ----------------------------------------------------------------- */
+
+/* An admin queue has little to do: all I/O would be on every other reactor if it counted like the
+ * rest. */
+static void io_queues_are_spread_whatever_comes_between(void **state)
+{
+	(void)state;
+	for (unsigned nr_queues = 0; nr_queues < 4; nr_queues++) {
+		struct sim *sim = sim_create(4, MEMORY);
+		unsigned nr_io[4] = {0}, nr_admin[4] = {0}, most = 0, least = UINT32_MAX;
+
+		for (unsigned host = 0; host < 8; host++) {
+			struct sim_conn *admin = sim_admin(sim, SIM_NQN);
+
+			nr_admin[admin->conn->reactor->index]++;
+			for (unsigned i = 0; i < nr_queues; i++) {
+				struct sim_conn *queue =
+					sim_queue(sim, admin, (uint16_t)(i + 1), 8);
+
+				nr_io[queue->conn->reactor->index]++;
+			}
+		}
+		for (unsigned i = 0; i < 4; i++) {
+			unsigned nr = nr_queues ? nr_io[i] : nr_admin[i];
+
+			most = max_of(most, nr);
+			least = min_of(least, nr);
+		}
+		assert_true(most - least <= (nr_queues ? 1 : 0));
+		sim_destroy(sim);
+	}
+}
+
 /* --- keep-alive ------------------------------------------------------------------------------ */
 
 struct life {
@@ -572,6 +605,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(queue_joins_at_the_port_of_its_admin_queue_only),
+		cmocka_unit_test(io_queues_are_spread_whatever_comes_between),
 		cmocka_unit_test(io_on_any_queue_keeps_the_association),
 		cmocka_unit_test(silence_on_all_queues_ends_it_after_kato),
 		cmocka_unit_test(queues_are_asked_four_times_in_kato),

@@ -340,14 +340,14 @@ static void connections_spread_over_reactors(void **state)
 	for (unsigned i = 0; i < 16; i++)
 		some[i] = sim_accept(sim);
 	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(sim->target.nr_conns[i], 4);
+		assert_int_equal(sim->target.load[i], 4 * TARGET_LOAD_IO);
 	for (unsigned i = 0; i < 16; i += 2)
 		conn_close(some[i]->conn, "test");
 	sim_settle(sim);
 	for (unsigned i = 0; i < 8; i++)
 		sim_accept(sim);
 	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(sim->target.nr_conns[i], 4);
+		assert_int_equal(sim->target.load[i], 4 * TARGET_LOAD_IO);
 	sim_destroy(sim);
 }
 
