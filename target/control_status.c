@@ -131,8 +131,11 @@ static void status_visit_shares(struct status_reactor *ret, const struct reactor
 		ret->nr_shares += status_length(&reactor->shares.rows[i]);
 	ret->shares = calloc(ret->nr_shares + 1, sizeof(*ret->shares));
 	for (uint32_t i = 0; ret->shares && i < SHARE_NR_ROWS; i++)
-		list_for_each_entry (share, &reactor->shares.rows[i], node)
-			status_visit_share(&ret->shares[nr++], share, reactor, &ret->pool);
+		list_for_each_entry (share, &reactor->shares.rows[i], node) {
+			status_visit_share(&ret->shares[nr], share, reactor, &ret->pool);
+			/* Who waits for a buffer does so in its share's line or in the pool's. */
+			ret->pool.nr_waiting += ret->shares[nr++].nr_waiting;
+		}
 }
 
 static void status_visit(struct round *round, struct reactor *reactor)
