@@ -266,22 +266,6 @@ def test_events_that_nobody_takes_or_too_many_do_not_hold_up_changes(start):
         wait_for(lambda: counters(control.status()) == before)
 
 
-def test_who_waits_for_memory_is_counted(start):
-    """Whether in its host's line or in the pool's."""
-    hauld = start(BASE, "--threads", "1", "--memory", "16M")
-    mib = 1 << 20
-    with Control(hauld.control) as control, nvmetcp.Admin(hauld.address, A, hostnqn=FRIEND) as admin, \
-            admin.io_queue() as queue:
-        queue.send(b"".join(queue.capsule(nvme.command(
-            nvme.WRITE, cid=queue.cid(), nsid=1, cdw=nvme.rw_cdw(0, mib // 512),
-            dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, mib))) for _ in range(31)))
-
-        def all_there():
-            pool = control.status()["reactors"][0]["pool"]
-            return pool["used_buffers"] and pool["used_buffers"] + pool["waiting"] >= 31
-        wait_for(all_there)
-
-
 @pytest.mark.parametrize("hosts, queues", [(1, 31), (8, 3)])
 def test_queues_are_spread_evenly(start, hosts, queues):
     """B177: at most one more on one thread than on another, also when some have gone."""

@@ -4,7 +4,7 @@ import json
 
 import nvme
 import nvmetcp
-from control import A, B, haulctl, start, wait_for  # noqa: F401 (start is a fixture)
+from control import A, B, BASE, Control, haulctl, start, wait_for  # noqa: F401 (start is a fixture)
 from test_reservation import EA_AR, PTPL_ON, WE, Host
 
 WRITE_PROTECT, SET, UNTIL = 0x84, 1, 2
@@ -116,3 +116,19 @@ def test_all_is_readable(start):
     with nvmetcp.Admin(hauld.address, B):
         text = status(hauld)[1]
     assert all(len(line) <= 160 for line in text.splitlines()), text
+
+
+def test_who_waits_for_memory_is_counted(start):
+    """Whether in its host's line or in the pool's."""
+    hauld = start(BASE, "--threads", "1", "--memory", "16M")
+    mib = 1 << 20
+    with Control(hauld.control) as control, nvmetcp.Admin(hauld.address, A) as admin, \
+            admin.io_queue() as queue:
+        queue.send(b"".join(queue.capsule(nvme.command(
+            nvme.WRITE, cid=queue.cid(), nsid=1, cdw=nvme.rw_cdw(0, mib // 512),
+            dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, mib))) for _ in range(31)))
+
+        def all_there():
+            pool = control.status()["reactors"][0]["pool"]
+            return pool["used_buffers"] and pool["used_buffers"] + pool["waiting"] >= 31
+        wait_for(all_there)
