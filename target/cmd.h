@@ -50,6 +50,11 @@ const struct cmd *cmd_io_find(uint8_t opcode);
 #define CMD_MDTS      8
 #define CMD_MAX_BYTES (1u << 20)
 static_assert(4096u << CMD_MDTS == CMD_MAX_BYTES);
+/* Of Write Zeroes: 65536 blocks of 512 bytes. Linux takes MDTS where it is told none, and cannot
+ * send more blocks. */
+#define CMD_WZSL	   13
+#define CMD_MAX_ZERO_BYTES (4096u << CMD_WZSL)
+static_assert(CMD_MAX_ZERO_BYTES == 65536u * 512);
 
 /* Rows and the bodies that several tables share. */
 uint16_t cmd_identify_prepare(struct request *request);

@@ -24,8 +24,6 @@
 #define IDENTIFY_FIRMWARE  HAUL_VERSION
 /* Of all namespaces that there can be. */
 #define IDENTIFY_MAX_BLOCK 4096u
-/* 65536 blocks of 512 bytes in pages of 2^12. */
-#define IDENTIFY_WZSL	   13
 /* A shutdown takes as long as the disks need to flush. Linux waits this long for it, or 5 s when it
  * is told nothing. */
 #define IDENTIFY_RTD3E_US  (CTRL_CAP_TO * 500000u)
@@ -248,7 +246,7 @@ static uint16_t identify_ns_list(
  * takes MDTS for its limit. */
 static uint16_t identify_ctrl_nvm(struct nvme_id_ctrl_nvm *id)
 {
-	id->wzsl = IDENTIFY_WZSL;
+	id->wzsl = CMD_WZSL;
 	return 0;
 }
 

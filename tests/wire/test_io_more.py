@@ -289,11 +289,25 @@ def test_copy_of_unknown_formats_and_wrong_lists_is_refused(queue):
         assert copy(queue, 0, [(8, 1)], nsid=nsid).status == nvme.INVALID_NAMESPACE
 
 
-# --- Write Zeroes, Dataset Management: no limits (CNS 06h) -------------------------------------
+# --- Write Zeroes, Dataset Management: limits (CNS 06h) -----------------------------------------
 
-def test_the_limits_of_the_nvm_command_set_are_none(queue):
+WZSL = 13   # 65536 blocks of 512 bytes
+
+
+def test_the_limits_of_the_nvm_command_set_are_those_of_write_zeroes(queue):
     """NVM command set 1.0 4.1.5.4: VSL, WZSL, WUSL, DMRL, DMRSL, DMSL; 0 is no limit. PITFALLS B068."""
-    assert queue.identify(6) == bytes(4096)
+    assert queue.identify(6) == bytes([0, WZSL]) + bytes(4094)
+
+
+def test_write_zeroes_beyond_the_limit_is_refused(start_hauld, tmp_path):
+    path = tmp_path / "hauld.conf"
+    path.write_text(f"listen: ['tcp://127.0.0.1:0']\nsubsystems:\n  - nqn: {conftest.MAIN}\n    namespaces:\n"
+                    "      - null: 1G\n        block: 4096\n")
+    hauld = start_hauld("--config", str(path))
+    with hosts.Queue("tcp", hauld.address, conftest.MAIN) as queue:
+        most = (4096 << WZSL) // 4096
+        assert queue.status(nvme.WRITE_ZEROES, nsid=1, cdw=nvme.rw_cdw(1, most)) == 0
+        assert queue.status(nvme.WRITE_ZEROES, nsid=1, cdw=nvme.rw_cdw(1, most + 1)) == nvme.INVALID_FIELD
 
 
 @pytest.mark.parametrize("nsid", [FILE, RAM])
