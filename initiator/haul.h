@@ -133,8 +133,8 @@ struct haul_ctrl_options {
 	uint32_t keep_alive_ms; /* KATO; 0: none [15000] */
 	uint32_t connect_timeout_ms; /* for the whole connect [10000] */
 	uint32_t command_timeout_ms; /* for each command; 0: none [30000] */
-	uint32_t header_digest;	     /* 1 asks for it, TCP only [0] */
-	uint32_t data_digest;	     /* TCP only [0] */
+	uint32_t header_digest;	     /* 1: with it, or -EOPNOTSUPP; TCP only [0] */
+	uint32_t data_digest;	     /* likewise [0] */
 	uint32_t tos;		     /* IP traffic class, 1 to 255; 0: the system's [0] */
 	uint32_t max_queues;	     /* I/O queues to ask for, 1 to 128 [128] */
 };

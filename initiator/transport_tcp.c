@@ -368,17 +368,48 @@ static const char *tcp_ic_resp_fault(const struct haul_transport_queue *tq,
 	return NULL;
 }
 
+/*
+ * A digest that the target does not do ends the connect: who asks for one wants it. Not to grant it
+ * is no mistake of the target's (NVMe TCP 1.0c 3.6.2.3), so nothing is terminated. RET is left
+ * alone when all is granted.
+ */
+static int tcp_check_digests(
+	const struct haul_transport_queue *tq, uint8_t granted, char *ret, size_t ret_size)
+{
+	static const char *const what[4][2] = {
+		[NVME_TCP_DGST_HEADER] = {"header digests", "hdgst"},
+		[NVME_TCP_DGST_DATA] = {"data digests", "ddgst"},
+		[NVME_TCP_DGST_HEADER | NVME_TCP_DGST_DATA] = {"digests", "hdgst and ddgst"},
+	};
+	const struct haul_queue *queue = tq->queue;
+	uint8_t missing = nvme_tcp_dgst(queue->header_digest, queue->data_digest) & ~granted;
+
+	if (!missing)
+		return 0;
+	snprintf(ret, ret_size,
+		"the target does no %s, which were asked for: leave %s out, or allow them at the target",
+		what[missing][0], what[missing][1]);
+	return -EOPNOTSUPP;
+}
+
 static void tcp_received_ic_resp(
 	struct haul_transport_queue *tq, const struct nvme_tcp_ic_resp *resp)
 {
 	size_t offset;
 	const char *fault = tcp_ic_resp_fault(tq, resp, &offset);
+	char why[TCP_QUEUE_WHY_BYTES];
+	int error;
 
 	if (fault) {
 		tcp_stream_terminate(&tq->stream,
 			le16_get(resp->pfv) ? NVME_TCP_FES_UNSUPPORTED_PARAMETER
 					    : NVME_TCP_FES_INVALID_HEADER_FIELD,
 			offset, resp, sizeof(*resp), fault);
+		return;
+	}
+	error = tcp_check_digests(tq, resp->dgst, why, sizeof(why));
+	if (error) {
+		tcp_fail_to_connect(tq, error, why);
 		return;
 	}
 	tcp_stream_initialized(&tq->stream, resp->dgst, resp->cpda);

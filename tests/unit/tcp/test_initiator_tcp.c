@@ -114,6 +114,33 @@ static void icresp_with_illegal_values_is_refused(void **state)
 	}
 }
 
+/* Refused, not done without: the user wants his data protected. */
+static void digests_asked_for_and_not_granted_end_the_connect(void **state)
+{
+	static const struct {
+		uint8_t asked, granted;
+		const char *words;
+	} cases[] = {
+		{1, 0, "does no header digests, which were asked for: leave hdgst out, or"},
+		{2, 0, "does no data digests, which were asked for: leave ddgst out, or"},
+		{3, 1, "does no data digests, which were asked for: leave ddgst out, or"},
+		{3, 2, "does no header digests, which were asked for: leave hdgst out, or"},
+		{3, 0, "does no digests, which were asked for: leave hdgst and ddgst out, or"},
+	};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct nvme_tcp_ic_resp resp = {
+			.dgst = cases[i].granted, .maxh2cdata = {{0, 0x10}}};
+
+		host_open(*state, cases[i].asked);
+		peer_send_pdu(&host.peer, NVME_TCP_IC_RESP, 0, &resp, sizeof(resp), NULL, 0);
+		wait_for(host.queue.loop, host.nr_connected);
+		assert_int_equal(host.connect_result, -EOPNOTSUPP);
+		assert_non_null(strstr(host.why, cases[i].words));
+		host_end();
+	}
+}
+
 /* --- reads -------------------------------------------------------------------------------------
  */
 
@@ -511,6 +538,7 @@ int main(int argc, char **argv)
 		loop_test(queue_can_be_left_while_its_socket_connects),
 		loop_test(end_of_stream_before_icresp_is_told),
 		loop_test(icresp_with_illegal_values_is_refused),
+		loop_test(digests_asked_for_and_not_granted_end_the_connect),
 		loop_test(reads_end_with_success_or_a_response),
 		loop_test(failed_read_needs_no_data),
 		loop_test(read_with_wrong_data_digest_is_not_taken_for_good),
