@@ -11,6 +11,7 @@ import pytest
 PARAGRAPH = re.compile(r"\b(Base|NVM|TCP|RDMA) [12]\.[0-9][a-z]? (?:figures? |chapter )?[0-9]+(?:\.[0-9]+)*")
 Found = collections.namedtuple("Found", "outcome why")
 FOUND = pytest.StashKey()
+SHORT = 0.5     # seconds of patience where the target is known to deviate, which often is that nothing comes
 
 
 def add_options(parser):
@@ -22,8 +23,6 @@ def add_options(parser):
 def configure(config):
     config.addinivalue_line("markers", "transport(name): is about this transport alone, tcp or rdma")
     config.stash[FOUND] = {}
-    if config.getoption("--patience"):
-        fabric.PATIENCE = config.getoption("--patience")
 
 
 def split_target(uri):
@@ -60,17 +59,17 @@ def name_of(item):
 
 
 def deviations(path, kind):
-    """{test: why} of the lines for this transport: "[tcp: |rdma: ]FILE::TEST  WHY", two spaces between.
+    """{test: (why, whether to run it)} of this transport's lines: "[tcp: |rdma: ][not run: ]FILE::TEST  WHY", two spaces between.
 
     TEST may be without its parameters, to mean all.
     """
     known = {}
     for line in pathlib.Path(path).read_text().splitlines():
-        parts = re.match(r"(?:(tcp|rdma): )?(\S+\.py::.+?) {2,}(\S.*)$", line)
+        parts = re.match(r"(?:(tcp|rdma): )?(not run: )?(\S+\.py::.+?) {2,}(\S.*)$", line)
         if not parts and line and line[0] != "#":
             raise pytest.UsageError(f"{path}: not understood: {line}")
         if parts and parts[1] in (None, kind):
-            known[parts[2]] = parts[3]
+            known[parts[3]] = parts[4], not parts[2]
     return known
 
 
@@ -81,7 +80,8 @@ def expect_deviations(config, items, kind):
     for item in items:
         for name in (name_of(item), name_of(item).split("[")[0]):
             if name in known:
-                item.add_marker(pytest.mark.xfail(reason=known[name], strict=True))
+                why, run = known[name]
+                item.add_marker(pytest.mark.xfail(reason=why, run=run, strict=True))
                 names.add(name)
     files = {item.path.name for item in items}
     unknown = [name for name in known if name not in names and name.split("::")[0] in files]
@@ -105,6 +105,11 @@ def prepare(config, items):
 def paragraph(item):
     found = PARAGRAPH.search(item.function.__doc__ or "")
     return found.group(0) if found else None
+
+
+def set_patience(item):
+    whole = item.config.getoption("--patience") or 5.0
+    fabric.PATIENCE = min(SHORT, whole) if item.get_closest_marker("xfail") else whole
 
 
 def check_paragraph(item):

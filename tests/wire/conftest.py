@@ -198,6 +198,7 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_runtest_setup(item):
     conformance.check_paragraph(item)
+    conformance.set_patience(item)
 
 
 @pytest.hookimpl(hookwrapper=True)

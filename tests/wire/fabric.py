@@ -24,10 +24,12 @@ class Limits:
     def __init__(self, identify):
         self.sgls, self.ioccsz = (struct.unpack_from("<I", identify, at)[0] for at in (536, 1792))
         self.mdts, self.msdbd, self.vwc = identify[77], identify[1803], identify[525]
+        self.ofcs, = struct.unpack_from("<H", identify, 1804)
         self.oncs, = struct.unpack_from("<H", identify, 520)
         self.keyed = bool(self.sgls & 1 << 2)
         self.offset_in_capsule = bool(self.sgls & 1 << 20)
         self.in_capsule = max(self.ioccsz * 16 - 64, 0)         # bytes of data
+        self.queues_end_alone = bool(self.ofcs & 1)             # Disconnect, and no association ends with one I/O queue
         self.most_bytes = 4096 << self.mdts if self.mdts else None
 
 

@@ -21,6 +21,9 @@ def keyed(address, length, key, kind=SGL_KEYED):
     return struct.pack("<Q", address) + struct.pack("<I", length)[:3] + struct.pack("<IB", key, kind)
 
 
+NULL = keyed(0, 0, 0)    # what hosts send with a command that has no data
+
+
 def private(*, recfmt=0, qid=0, hrqsize=32, hsqsize=31, cntlid=0, cut=None):
     data = struct.pack("<HHHHH22x", recfmt, qid, hrqsize, hsqsize, cntlid)
     return data if cut is None else data[:cut]
@@ -91,14 +94,15 @@ class Rdma:
         assert answer[0] == "capsule", answer
         return nvme.Cqe(bytes.fromhex(answer[1]))
 
-    def expect_end(self, within=5.0):
+    def expect_end(self, within=None):
+        within = fabric.PATIENCE if within is None else within
         assert self.say(f"ended {int(within * 1000)}") == "yes", "the connection is still open"
 
     def cid(self):
         self.next_cid = self.next_cid % 0x7FFF + 1
         return self.next_cid
 
-    def command(self, opcode, *, nsid=0, cdw=(), dptr=bytes(16), inline=b"", flags=0x40):
+    def command(self, opcode, *, nsid=0, cdw=(), dptr=NULL, inline=b"", flags=0x40):
         cid = self.cid()
         self.send(nvme.command(opcode, cid=cid, nsid=nsid, dptr=dptr, cdw=cdw, flags=flags) + inline)
         return self.response(cid)
@@ -124,7 +128,7 @@ class Rdma:
 
     def property(self, fctype, offset, value=0, size8=0):
         cid = self.cid()
-        self.send(nvme.fabrics(fctype, struct.pack("<B3xIQ", size8, offset, value), cid=cid))
+        self.send(nvme.fabrics(fctype, struct.pack("<B3xIQ", size8, offset, value), cid=cid, dptr=NULL))
         return self.response(cid)
 
     def enable(self):
@@ -176,7 +180,7 @@ class Queue(fabric.Queue, Rdma):
         self.kill()
 
     def start(self, opcode, *, nsid=0, cdw=(), read=0, inline=None, fetched=None, length=None, flags=0x40):
-        cid, dptr, data = self.cid(), bytes(16), inline if inline is not None else fetched
+        cid, dptr, data = self.cid(), NULL, inline if inline is not None else fetched
         count = (read if data is None else len(data)) if length is None else length
         if inline is not None:
             dptr = nvme.sgl(nvme.SGL_IN_CAPSULE, 0, count)
@@ -191,9 +195,9 @@ class Queue(fabric.Queue, Rdma):
         self.send(nvme.command(opcode, cid=cid, nsid=nsid, dptr=dptr, cdw=cdw, flags=flags) + (inline or b""))
         return cid
 
-    def start_fabrics(self, fctype, body, **kw):
+    def start_fabrics(self, fctype, body):
         cid = self.cid()
-        self.send(nvme.fabrics(fctype, body, cid=cid, **kw))
+        self.send(nvme.fabrics(fctype, body, cid=cid, dptr=NULL))
         return cid
 
     def finish(self, cid):
@@ -205,8 +209,8 @@ class Queue(fabric.Queue, Rdma):
         bare = data.rstrip(self.UNTOUCHED)
         return cqe, data if len(data) - len(bare) < 4 else bare
 
-    def expect_end(self, fes=None, *, within=2.0):
-        super().expect_end(within=within)
+    def expect_end(self, fes=None, *, within=None):
+        super().expect_end(within)
 
 
 class Admin(fabric.Admin, Queue):

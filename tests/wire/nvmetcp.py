@@ -171,9 +171,9 @@ class Tcp(fabric.Queue):
         self.send(self.capsule(sqe, inline or b""))
         return cid
 
-    def start_fabrics(self, fctype, body, **kw):
+    def start_fabrics(self, fctype, body):
         cid = self.cid()
-        self.send(self.capsule(nvme.fabrics(fctype, body, cid=cid, **kw)))
+        self.send(self.capsule(nvme.fabrics(fctype, body, cid=cid)))
         return cid
 
     def finish(self, cid, *, write=None, collect=None):
@@ -231,8 +231,9 @@ class Tcp(fabric.Queue):
         return cqe
 
     # --- ends ---
-    def expect_end(self, fes=None, *, within=2.0):
+    def expect_end(self, fes=None, *, within=None):
         """The target ends this connection: by a termination request (of class FES) or by closing."""
+        within = min(2, fabric.PATIENCE) if within is None else within
         self.sock.settimeout(within)
         limit = time.monotonic() + within
         try:

@@ -58,9 +58,7 @@ def test_a_deviation_that_is_none_fails(hauld, tmp_path):
 
 
 def test_a_test_without_its_paragraph_fails(hauld, tmp_path):
-    for name in ("conftest.py",):
-        (tmp_path / name).symlink_to(HERE / name)
     (tmp_path / "test_new.py").write_text("def test_something(target):\n    \"\"\"I want it so.\"\"\"\n")
-    status, said = suite(tmp_path / "test_new.py", "--target", f"{hauld.uris[0]}/{NQN}", "--rootdir", tmp_path,
+    status, said = suite(tmp_path / "test_new.py", "-p", "conftest", "--target", f"{hauld.uris[0]}/{NQN}", "--rootdir", tmp_path,
                          env={**os.environ, "PYTHONPATH": str(HERE)})
     assert status == 1 and "test_new.py::test_something names no paragraph" in said, said

@@ -297,7 +297,7 @@ def test_host_identifier_is_that_of_connect(target):
     with target.admin() as admin:
         cqe, data = get(admin, HOST_ID, cdw11=1, read=16)
         assert cqe.status == 0 and data == bytes(range(1, 17))
-        assert get(admin, HOST_ID, cdw11=0, read=8)[0].status == nvme.INVALID_FIELD, "figure 365"
+        assert get(admin, HOST_ID, cdw11=0, read=16)[0].status == nvme.INVALID_FIELD, "figure 365"
         assert put(admin, HOST_ID, 1, write=bytes(16)).status == nvme.SEQUENCE_ERROR
 
 

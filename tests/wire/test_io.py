@@ -6,18 +6,46 @@ import struct
 import conftest
 import nvme
 import pytest
+from fabric import Gone
 
 NSID = 1           # what every target under test has; ours has more of them, see conftest.config
 
 
+@pytest.fixture(scope="module")
+def association(target):
+    """Of another's target: one for all tests, connected again when it is broken; to connect may be slow."""
+    shared = []
+
+    def give():
+        if not shared:
+            shared[:] = [target.admin()]
+            shared.append(shared[0].io_queue())
+        return shared
+    yield give, shared
+    for queue in shared:
+        queue.close()
+
+
 @pytest.fixture
-def queue(target, request):
+def queue(target, request, association):
     params = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     if target.hauld is None and params.get("nsid") == 3:
         pytest.skip("another's target has a namespace 1 only")
-    with target.admin() as admin, admin.io_queue() as io_queue:
-        io_queue.limits = admin.limits
-        yield io_queue
+    give, shared = association
+    admin, io_queue = give()
+    io_queue.limits = admin.limits
+    yield io_queue
+    if target.hauld or not in_step(io_queue):
+        for one in shared:
+            one.close()
+        shared.clear()
+
+
+def in_step(queue):
+    try:
+        return queue.command(nvme.FLUSH, nsid=NSID)[0].status == 0
+    except (Gone, OSError, AssertionError):
+        return False
 
 
 def need(target, queue, bit, what):
@@ -30,12 +58,11 @@ DSM, ZEROES = (4, "Dataset Management"), (8, "Write Zeroes")
 
 
 @pytest.fixture
-def blocks(target):
+def blocks(queue, association):
     """The size of the namespace."""
-    with target.admin() as admin:
-        page = admin.identify(0, nsid=NSID)[1]
-        assert page[128 + 4 * (page[26] & 15) + 2] == 9, "the tests need blocks of 512 bytes"
-        return struct.unpack_from("<Q", page)[0]
+    page = association[0]()[0].identify(0, nsid=NSID)[1]
+    assert page[128 + 4 * (page[26] & 15) + 2] == 9, "the tests need blocks of 512 bytes"
+    return struct.unpack_from("<Q", page)[0]
 
 
 def write(queue, slba, data, *, nsid=NSID, control=0):
@@ -144,8 +171,7 @@ def test_data_longer_than_the_blocks_moves_no_more_than_the_blocks(queue):
 
 def test_transfer_over_mdts_is_an_invalid_field_and_the_stream_stays_in_step(target, queue):
     """Base 2.0 figure 275 MDTS."""
-    with target.admin() as admin:
-        mdts = admin.identify(1)[1][77]
+    mdts = queue.limits.mdts
     if mdts == 0:
         target.lacks("MDTS has no limit")
     most = 4096 << mdts
@@ -160,10 +186,10 @@ def test_transfer_over_mdts_is_an_invalid_field_and_the_stream_stays_in_step(tar
 
 @pytest.mark.parametrize("nsid", [1, 3])
 @pytest.mark.parametrize("deac", [0, 1 << 25], ids=["", "deac"])
-def test_write_zeroes_zeroes_its_range_and_no_more(target, queue, nsid, deac):
+def test_write_zeroes_zeroes_its_range_and_no_more(target, queue, association, nsid, deac):
     """NVM 1.0 3.2.8: zeros, whether deallocated (DEAC) or not."""
     need(target, queue, *ZEROES)
-    if deac and not target.hauld and not dlfeat(target) & 8:
+    if deac and not target.hauld and not association[0]()[0].identify(0, nsid=NSID)[1][33] & 8:
         target.lacks("DLFEAT has no deallocation by Write Zeroes")
     for slba, count in ((17, 1), (33, 100), (256, 2046)):
         data = os.urandom((count + 2) * 512)
@@ -173,11 +199,6 @@ def test_write_zeroes_zeroes_its_range_and_no_more(target, queue, nsid, deac):
         assert cqe.status == 0
         assert read(queue, slba - 1, count + 2, nsid=nsid) == \
             data[:512] + bytes(count * 512) + data[-512:]
-
-
-def dlfeat(target):
-    with target.admin() as admin:
-        return admin.identify(0, nsid=NSID)[1][33]
 
 
 def dsm(queue, ranges, *, nsid=NSID, attributes=4, count=None, length=None):

@@ -158,6 +158,12 @@ def test_in_capsule_write(target, pair, size):
     assert pair.io.dump(1, size) == data
 
 
+def test_a_command_without_data_needs_no_descriptor(own):
+    """Neither the kernel's hosts nor others leave it empty, but nothing says what it has to be."""
+    with own.admin() as admin, admin.io_queue() as queue:
+        assert nvmerdma.Rdma.command(queue, nvme.FLUSH, nsid=1, dptr=bytes(16)).status == 0
+
+
 def descriptors(pieces, capsule_offset=0):
     """The last segment descriptor, and the list that goes into the capsule behind the command."""
     body = b"".join(keyed(*piece) for piece in pieces)
