@@ -137,7 +137,10 @@ static void cmd_read_run(struct request *request)
 
 static uint16_t cmd_write_zeroes_prepare(struct request *request)
 {
-	return cmd_io_prepare_rw(request, BACKEND_WRITE_ZEROES);
+	uint16_t status = cmd_io_prepare_rw(request, BACKEND_WRITE_ZEROES);
+
+	/* NVM command set 1.0 4.1.5.4, WZSL. */
+	return !status && request->io.extent > CMD_MAX_ZERO_BYTES ? CMD_INVALID_FIELD : status;
 }
 
 static void cmd_write_zeroes_run(struct request *request)
