@@ -11,6 +11,7 @@
 #include "proto/nvme/uri.h"
 #include "target/catalog.h"
 #include "target/config_schema.h"
+#include "target/config_shape.h"
 #include "target/config_source.h"
 #include "target/config_subsys.h"
 #include "target/config_text.h"
@@ -169,6 +170,8 @@ static int config_use(const struct config_text *text, struct target_settings *se
 	struct config_file *config = NULL;
 	int error = config_source_load(&source, text->name, text->bytes, text->length);
 
+	if (!error)
+		error = config_shape_check(&source);
 	if (!error)
 		error = config_schema_read(&source, text, &config);
 	if (!error)

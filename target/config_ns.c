@@ -17,18 +17,6 @@
 #include "target/config_text.h"
 #include "target/identity.h"
 
-/* libcyaml takes any word it does not know for true. */
-static int config_bool_check(struct config_source *source, const char *path)
-{
-	yaml_node_t *node = config_source_at(source, path);
-	const char *text =
-		node && node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : "";
-
-	if (!node || !strcmp(text, "true") || !strcmp(text, "false"))
-		return 0;
-	return config_source_wrong(source, path, "'%s' is neither true nor false", text);
-}
-
 /* "ram:1M" as on the command line: here it has a key of its own. */
 static int config_path_check(struct config_source *source, const char *path, const char *value)
 {
@@ -81,9 +69,6 @@ static int config_ns_check(struct config_source *source, const char *path,
 	if (config_source_at(source, at) && !ana_group_valid(config->ana_group))
 		return config_source_wrong(source, at, "%u is not a number from 1 to %u",
 			config->ana_group, ANA_MAX_GROUPS);
-	snprintf(at, sizeof(at), "%s.readonly", path);
-	if (config_bool_check(source, at))
-		return -EINVAL;
 	snprintf(spec, spec_size, "%s:%s", kind, size ? size : "");
 	options->path = config->path ? config->path : spec;
 	options->block_bytes = config->block;

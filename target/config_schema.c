@@ -4,10 +4,6 @@
  */
 #include "target/config_schema.h"
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-
 #include <cyaml/cyaml.h>
 
 #include "target/catalog.h"
@@ -100,44 +96,24 @@ static const cyaml_schema_value_t config_schema = {
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-static void config_cyaml_log(cyaml_log_t level, void *ctx, const char *format, va_list args)
-{
-	char text[512];
-
-	(void)level;
-	vsnprintf(text, sizeof(text), format, args);
-	config_complaint_add(ctx, text);
-}
-
-static cyaml_config_t config_cyaml(struct config_complaint *complaint)
-{
-	return (cyaml_config_t){.log_fn = config_cyaml_log,
-		.log_ctx = complaint,
-		.mem_fn = cyaml_mem,
-		.log_level = CYAML_LOG_ERROR};
-}
+static const cyaml_config_t config_cyaml = {
+	.mem_fn = cyaml_mem,
+	.log_level = CYAML_LOG_ERROR,
+};
 
 void config_schema_free(struct config_file *config)
 {
-	struct config_complaint unused = {0};
-	cyaml_config_t cyaml = config_cyaml(&unused);
-
 	if (config)
-		cyaml_free(&cyaml, &config_schema, config, 0);
+		cyaml_free(&config_cyaml, &config_schema, config, 0);
 }
 
 int config_schema_read(
 	struct config_source *source, const struct config_text *text, struct config_file **ret)
 {
-	struct config_complaint complaint = {0};
-	cyaml_config_t cyaml = config_cyaml(&complaint);
-	cyaml_err_t error = cyaml_load_data((const uint8_t *)text->bytes, text->length, &cyaml,
-		&config_schema, (cyaml_data_t **)ret, NULL);
+	cyaml_err_t error = cyaml_load_data((const uint8_t *)text->bytes, text->length,
+		&config_cyaml, &config_schema, (cyaml_data_t **)ret, NULL);
 
 	if (error == CYAML_OK && *ret)
 		return 0;
-	if (!complaint.what[0])
-		snprintf(complaint.what, sizeof(complaint.what), "%s", cyaml_strerror(error));
-	config_source_complain(source, &complaint);
-	return -EINVAL;
+	return config_source_wrong(source, "file", "cannot be read: %s", cyaml_strerror(error));
 }

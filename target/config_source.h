@@ -27,7 +27,8 @@ struct config_source {
 	char mistake[CONFIG_MISTAKE_BYTES]; /* the first one; empty: none yet */
 };
 
-/* Parses TEXT and checks what YAML itself demands, and that no key is there twice. */
+/* Parses TEXT and checks what YAML itself demands, that it is one document, and that no key
+ * is there twice. */
 int config_source_load(
 	struct config_source *source, const char *name, const char *text, size_t length) must_check;
 void config_source_free(struct config_source *source);
@@ -43,16 +44,8 @@ unsigned config_source_line(struct config_source *source, const char *path);
 int config_source_wrong(struct config_source *source, const char *path, const char *format, ...)
 	printf_like(3, 4);
 
-/* The same for what libcyaml says: gathers its lines, then keeps the first mistake. */
-struct config_complaint {
-	char what[256];	    /* "Unexpected key: foo" */
-	char key[64];	    /* of the innermost mapping that has a name */
-	char container[64]; /* the one around it */
-	unsigned line;
-	unsigned entry_line; /* of the innermost list entry */
-	unsigned nr_fields;
-};
-void config_complaint_add(struct config_complaint *complaint, const char *text);
-void config_source_complain(struct config_source *source, const struct config_complaint *complaint);
+/* The same of a key, whose value may begin elsewhere. */
+int config_source_wrong_key(
+	struct config_source *source, const yaml_node_t *key, const char *path, const char *what);
 
 #endif
