@@ -49,8 +49,8 @@ is_not_live() { ! is_live; }
 # umount, fsck, and after another mount all is there.
 file_systems_outlive_a_killed_hauld() {
 	local kind load loads=() before
-	truncate -s 64M $tmp.img
-	truncate -s 320M $tmp.second # xfs takes no less than 300
+	# xfs takes no less than 300 MiB, and the kernel names the disks in whatever order it finds them.
+	truncate -s 320M $tmp.img $tmp.second
 	set -- "$1" --listen "$1://$address:4420" --export "$tmp.img,nqn=$nqn,nsid=1" --export "$tmp.second,nqn=$nqn,nsid=2"
 	run_hauld "${@:2}"
 	kernel_connect "$1" --reconnect-delay=1 --ctrl-loss-tmo=120
