@@ -35,12 +35,31 @@ static int config_discovery_nqn(
 	return 0;
 }
 
-static int config_discovery_nqn_is_free(struct config_source *source,
-	const struct target_settings *settings, const struct catalog *catalog)
+/* Of the subsystem with that name. */
+static int config_nqn_wrong(struct config_source *source, const struct config_file *config,
+	const char *nqn, const char *why)
 {
-	if (!catalog_find(catalog, settings->discovery_nqn))
-		return 0;
-	return config_source_wrong(source, "discovery_nqn", "a subsystem has this name, too");
+	char path[CONFIG_PATH_BYTES];
+	unsigned i = 0;
+
+	while (i + 1 < config->subsystems_count && strcmp(config->subsystems[i].nqn, nqn) != 0)
+		i++;
+	snprintf(path, sizeof(path), "subsystems.%u.nqn", i);
+	return config_source_wrong(source, path, "'%s': %s", nqn, why);
+}
+
+/* That of the next start, and of hauld as it runs. */
+static int config_discovery_nqn_is_free(struct config_source *source,
+	const struct config_file *config, const struct target_settings *settings,
+	const char *running, const struct catalog *catalog)
+{
+	if (config->discovery_nqn && catalog_find(catalog, settings->discovery_nqn))
+		return config_source_wrong(
+			source, "discovery_nqn", "a subsystem has this name, too");
+	if (running && catalog_find(catalog, running))
+		return config_nqn_wrong(source, config, running,
+			"hauld's discovery service has this name until hauld is restarted");
+	return 0;
 }
 
 static int config_cntlids(struct config_source *source, const struct config_file *config,
@@ -164,7 +183,7 @@ static int config_count(struct config_source *source, const struct config_file *
 }
 
 static int config_use(const struct config_text *text, struct target_settings *settings,
-	struct catalog *catalog, bool open, struct config_report *ret_report)
+	const char *running, struct catalog *catalog, bool open, struct config_report *ret_report)
 {
 	struct config_source source;
 	struct config_file *config = NULL;
@@ -188,7 +207,7 @@ static int config_use(const struct config_text *text, struct target_settings *se
 		error = config_subsys_add(
 			&source, config, i, catalog, open ? text->directory : NULL);
 	if (!error)
-		error = config_discovery_nqn_is_free(&source, settings, catalog);
+		error = config_discovery_nqn_is_free(&source, config, settings, running, catalog);
 	if (error && !source.mistake[0])
 		snprintf(source.mistake, sizeof(source.mistake), "%s: %s", text->name,
 			strerror(-error));
@@ -199,9 +218,9 @@ static int config_use(const struct config_text *text, struct target_settings *se
 }
 
 int config_load_text(const struct config_text *text, struct target_settings *settings,
-	struct catalog *catalog, struct config_report *ret_report)
+	const char *running, struct catalog *catalog, struct config_report *ret_report)
 {
-	return config_use(text, settings, catalog, true, ret_report);
+	return config_use(text, settings, running, catalog, true, ret_report);
 }
 
 static int config_use_file(
@@ -212,7 +231,7 @@ static int config_use_file(
 	int error = config_text_read(file, &text, report.mistake, sizeof(report.mistake));
 
 	if (!error)
-		error = config_use(&text, settings, catalog, open, &report);
+		error = config_use(&text, settings, NULL, catalog, open, &report);
 	if (error)
 		fprintf(stderr, "%s\n", report.mistake);
 	config_text_free(&text);

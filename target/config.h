@@ -19,9 +19,10 @@ struct config_report {
 };
 
 /* Makes in CATALOG what TEXT describes, or takes it over from the catalog before, and opens its
- * disks. Changes those of SETTINGS that are in it. */
+ * disks. Changes those of SETTINGS that are in it. RUNNING: the name that the discovery service has
+ * now, NULL: none runs. */
 int config_load_text(const struct config_text *text, struct target_settings *settings,
-	struct catalog *catalog, struct config_report *ret_report) must_check;
+	const char *running, struct catalog *catalog, struct config_report *ret_report) must_check;
 
 /* The same for a file; a mistake is told on stderr. */
 int config_load(

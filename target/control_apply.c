@@ -72,7 +72,8 @@ static const struct {
 	APPLY_SETTING("discovery_nqn", discovery_nqn),
 };
 
-/* What is in the file of the settings, and differs from those that hauld runs with. */
+/* Which settings the next start with this file would make others than those that hauld runs with.
+ */
 static void apply_compare_settings(struct apply *apply, const struct target_settings *running,
 	const struct target_settings *file)
 {
@@ -109,15 +110,17 @@ static int apply_note_disk(void *context, struct subsys *subsys, struct ns *ns)
 static int apply_load(struct apply *apply, struct catalog *catalog)
 {
 	const struct target *target = apply->work.control->target;
-	struct target_settings running = target->settings, settings;
-	int error;
+	struct target_settings running = target->settings, next = target->options;
+	int error = config_load_text(
+		&apply->text, &next, running.discovery_nqn, catalog, &apply->report);
 
+	if (error)
+		return error;
 	running.nr_reactors = target->nr_reactors;
-	settings = running;
-	error = config_load_text(&apply->text, &settings, catalog, &apply->report);
-	if (!error)
-		apply_compare_settings(apply, &running, &settings);
-	return error;
+	target_settings_complete(&running);
+	target_settings_complete(&next);
+	apply_compare_settings(apply, &running, &next);
+	return 0;
 }
 
 static int apply_read(struct apply *apply)

@@ -31,7 +31,7 @@
 
 int target_init(struct target *target, const struct target_settings *settings)
 {
-	*target = (struct target){.settings = *settings, .signal_fd = -1};
+	*target = (struct target){.settings = *settings, .options = *settings, .signal_fd = -1};
 	/* So few bytes are never cut short (getrandom(2)). */
 	if (getrandom(target->share_key, sizeof(target->share_key), 0) < 0)
 		return -errno;
@@ -132,13 +132,37 @@ static uint32_t target_default_reactors(void)
 	return (uint32_t)max_of(nr, 1);
 }
 
-static int target_create_reactors(struct target *target, char *why, size_t why_size)
+/* As told, or as systemd says (systemd.exec(5), the first directory). */
+static void target_state_complete(struct target_settings *settings)
 {
-	uint32_t nr = target->settings.nr_reactors;
+	const char *given = getenv("STATE_DIRECTORY");
+
+	if (!settings->state[0] && given && strcspn(given, ":") < sizeof(settings->state))
+		snprintf(settings->state, sizeof(settings->state), "%.*s", (int)strcspn(given, ":"),
+			given);
+}
+
+void target_settings_complete(struct target_settings *settings)
+{
 	uint64_t least;
 
-	target->nr_reactors = nr ? nr : target_default_reactors();
-	least = (uint64_t)TARGET_MIN_MEMORY_PER_REACTOR * target->nr_reactors;
+	if (!settings->nr_reactors)
+		settings->nr_reactors = target_default_reactors();
+	least = (uint64_t)TARGET_MIN_MEMORY_PER_REACTOR * settings->nr_reactors;
+	settings->memory_bytes = max_of(settings->memory_bytes, least);
+	target_state_complete(settings);
+	if (!settings->state[0])
+		snprintf(settings->state, sizeof(settings->state), "none");
+}
+
+static int target_create_reactors(struct target *target, char *why, size_t why_size)
+{
+	struct target_settings complete = target->settings;
+	uint64_t least;
+
+	target_settings_complete(&complete);
+	target->nr_reactors = complete.nr_reactors;
+	least = complete.memory_bytes;
 	if (target->settings.memory_bytes < least) {
 		log_warning(
 			"memory for data buffers: %llu MiB instead of %llu bytes, the least for "
@@ -278,16 +302,12 @@ static int target_watch_signals(struct target *target)
 
 /* --- on the control thread: start and end ---------------------------------------------------- */
 
-/* Where reservations are kept: as told, or as systemd says (systemd.exec(5), the first directory).
- */
+/* Where reservations are kept. */
 static int target_open_state(struct target *target, char *why, size_t why_size)
 {
-	const char *given = getenv("STATE_DIRECTORY");
-	char *path = target->settings.state;
+	const char *path = target->settings.state;
 
-	if (!path[0] && given && strcspn(given, ":") < sizeof(target->settings.state))
-		snprintf(path, sizeof(target->settings.state), "%.*s", (int)strcspn(given, ":"),
-			given);
+	target_state_complete(&target->settings);
 	return reservation_table_create(
 		&target->reservations, strcmp(path, "none") ? path : "", why, why_size);
 }

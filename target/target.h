@@ -64,7 +64,8 @@ struct target_settings {
 
 struct target {
 	struct target_settings settings;
-	uint64_t share_key[2]; /* random; see struct share_table */
+	struct target_settings options; /* what they are with a configuration file that is silent */
+	uint64_t share_key[2];		/* random; see struct share_table */
 	uint32_t nr_reactors;
 	struct reactor *reactors[TARGET_MAX_REACTORS];
 
@@ -95,8 +96,12 @@ struct target {
 	bool draining;
 };
 
-/* -ENOMEM. */
+/* SETTINGS: those of the command line; a file's may replace them in TARGET until it starts.
+ * -ENOMEM. */
 int target_init(struct target *target, const struct target_settings *settings) must_check;
+
+/* Puts in what a start makes of what is not set: threads, the least memory, where state is kept. */
+void target_settings_complete(struct target_settings *settings);
 
 /* Blocks the signals target_run() waits for, in this thread and those made after. */
 int target_block_signals(void) must_check;

@@ -117,6 +117,25 @@ def test_settings_wait_for_the_next_start(start):
         assert answer["notes"] == []
 
 
+def test_settings_that_are_not_in_the_file_any_more_wait_too(start):
+    own = "nqn.2026-11.io.haul:discovery"
+    hauld = start(BASE + f"cntlid_min: 500\ncntlid_max: 563\ndiscovery_nqn: {own}\nspin_us: 7\n")
+    with Control(hauld.control) as control:
+        for dry_run in (True, False):
+            answer = control.apply(BASE, dry_run=dry_run)
+            assert answer["changes"] == []
+            # Not threads: they are on the command line.
+            assert [note.split()[0] for note in answer["notes"]] == \
+                ["spin_us", "cntlid_min", "cntlid_max", "discovery_nqn"]
+            answer = control.apply(config(subsys(A), subsys(own)), dry_run=dry_run)
+            assert answer["error"] == f"a.conf:4: subsystems.1.nqn: '{own}': " \
+                "hauld's discovery service has this name until hauld is restarted"
+            answer = control.apply(config(subsys(A), subsys(own)) + f"discovery_nqn: {own}\n", dry_run=dry_run)
+            assert answer["error"] == "a.conf:5: discovery_nqn: a subsystem has this name, too"
+        assert control.ask("config")["config"]
+        assert control.apply(control.ask("config")["config"])["notes"] == []
+
+
 # --- many changes ---
 
 def test_hundreds_of_applies_leave_the_counters_where_they_were(start, tmp_path):

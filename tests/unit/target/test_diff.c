@@ -138,7 +138,7 @@ static struct catalog *load(char *folder, const char *text, const struct catalog
 	static struct config_report report;
 
 	assert_non_null(catalog);
-	if (config_load_text(&source, &settings, catalog, &report))
+	if (config_load_text(&source, &settings, NULL, catalog, &report))
 		fail_msg("%s", report.mistake);
 	return catalog;
 }
