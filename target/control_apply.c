@@ -178,15 +178,15 @@ static void apply_log(const struct apply *apply)
 {
 	size_t nr = json_object_array_length(apply->changes);
 
+	if (apply->dry_run)
+		return;
 	for (size_t i = 0; i < json_object_array_length(apply->notes); i++)
 		log_warning("%s: %s", apply->text.name,
 			json_object_get_string(json_object_array_get_idx(apply->notes, i)));
-	if (apply->dry_run)
-		return;
 	for (size_t i = 0; i < nr && i < APPLY_MAX_LOG_LINES; i++)
 		log_info(
 			"%s", json_object_get_string(json_object_array_get_idx(apply->changes, i)));
-	log_info("%s: %zu changes made", apply->text.name, nr);
+	log_info("%s: %zu change%s made", apply->text.name, nr, nr == 1 ? "" : "s");
 }
 
 /* With the line of the listener that it was. */

@@ -136,6 +136,18 @@ def test_settings_that_are_not_in_the_file_any_more_wait_too(start):
         assert control.apply(control.ask("config")["config"])["notes"] == []
 
 
+def test_the_log_tells_what_was_done_and_no_dry_run(start):
+    hauld = start()
+    other = config(subsys(A, (1, "ram=1M")), subsys(B)) + "threads: 5\n"
+    with Control(hauld.control) as control:
+        control.change(other, dry_run=True)
+        assert "a.conf" not in hauld.log_path.read_text()
+        control.change(other)
+        control.change(config(subsys(A, (1, "ram=1M"), (2, "ram=1M")), subsys(B)))
+    text = hauld.log_path.read_text()
+    assert "a.conf: threads cannot change" in text and "a.conf: 1 change made" in text
+
+
 # --- many changes ---
 
 def test_hundreds_of_applies_leave_the_counters_where_they_were(start, tmp_path):
@@ -199,7 +211,7 @@ def test_sighup_reads_the_file_again(start):
     with Control(hauld.control) as control, Busy(hauld.address, A) as busy:
         before = offered(control.status())
         hauld.path.write_text(config(subsys(A, (1, "ram=1M"), (8, "ram=1M"))))
-        hup("changes made")
+        hup(" made")
         assert [ns["nsid"] for ns in control.status()["subsystems"][0]["namespaces"]] == [1, 8]
         hauld.path.write_text("listen: [")
         hup(f"nothing has changed: {hauld.path}:")
@@ -208,7 +220,7 @@ def test_sighup_reads_the_file_again(start):
         assert len(control.status()["subsystems"][0]["namespaces"]) == 2
         busy.worked()
         hauld.path.write_text(BASE)
-        hup("changes made")
+        hup(" made")
         now = offered(control.status())
         assert now["listeners"] == before["listeners"]
         assert now["subsystems"][0] == before["subsystems"][0]
