@@ -79,15 +79,17 @@ static int main_wrong(const char *what)
 	return -EINVAL;
 }
 
-static int main_number(const char *option, const char *text, unsigned long max, unsigned long *ret)
+static int main_number(const char *option, const char *text, unsigned long min, unsigned long max,
+	unsigned long *ret)
 {
 	char *end;
 	unsigned long number;
 
 	errno = 0;
 	number = strtoul(text, &end, 10);
-	if (errno || *end || text[0] < '0' || text[0] > '9' || number > max) {
-		fprintf(stderr, "hauld: --%s %s: not a number from 0 to %lu\n", option, text, max);
+	if (errno || *end || text[0] < '0' || text[0] > '9' || number < min || number > max) {
+		fprintf(stderr, "hauld: --%s %s: not a number from %lu to %lu\n", option, text, min,
+			max);
 		return -EINVAL;
 	}
 	*ret = number;
@@ -97,10 +99,8 @@ static int main_number(const char *option, const char *text, unsigned long max, 
 static int main_threads(const char *text, struct target_settings *settings)
 {
 	unsigned long number;
-	int error = main_number("threads", text, TARGET_MAX_REACTORS, &number);
+	int error = main_number("threads", text, 1, TARGET_MAX_REACTORS, &number);
 
-	if (!error && !number)
-		return main_wrong("--threads 0: at least 1 is needed");
 	settings->nr_reactors = error ? 0 : (uint32_t)number;
 	return error;
 }
@@ -108,7 +108,7 @@ static int main_threads(const char *text, struct target_settings *settings)
 static int main_spin(const char *text, struct target_settings *settings)
 {
 	unsigned long number;
-	int error = main_number("spin-us", text, 1000000, &number);
+	int error = main_number("spin-us", text, 0, 1000000, &number);
 
 	if (!error)
 		settings->spin_ns = number * 1000;
@@ -118,10 +118,8 @@ static int main_spin(const char *text, struct target_settings *settings)
 static int main_patience(const char *text, struct target_settings *settings)
 {
 	unsigned long number;
-	int error = main_number("patience-s", text, TARGET_MAX_PATIENCE_S, &number);
+	int error = main_number("patience-s", text, 1, TARGET_MAX_PATIENCE_S, &number);
 
-	if (!error && !number)
-		return main_wrong("--patience-s 0: at least 1 is needed");
 	if (!error)
 		settings->patience_ns = number * 1000000000;
 	return error;
