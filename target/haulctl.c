@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "target/ana.h"
 #include "target/config_text.h"
 #include "target/control_json.h"
 #include "target/control_path.h"
@@ -223,11 +224,21 @@ static void haulctl_print_changes(struct json_object *answer)
 static int haulctl_ana(const struct haulctl *ctl)
 {
 	struct json_object *request, *answer;
+	enum nvme_ana_state state;
 	char *end;
 	unsigned long group = strtoul(ctl->arguments[1], &end, 10);
 
-	if (*end || group > UINT32_MAX)
-		return haulctl_usage("this is no number of a group: ", ctl->arguments[1]);
+	if (*end || ctl->arguments[1][0] < '0' || ctl->arguments[1][0] > '9' || group < 1 ||
+		group > ANA_MAX_GROUPS) {
+		haulctl_error(
+			"group %s: not a number from 1 to %u", ctl->arguments[1], ANA_MAX_GROUPS);
+		return HAULCTL_USAGE;
+	}
+	if (!ana_state_parse(ctl->arguments[2], &state)) {
+		haulctl_error(
+			"state '%s' is not known: " ANA_STATE_NAMES " are", ctl->arguments[2]);
+		return HAULCTL_USAGE;
+	}
 	request = haulctl_request("ana");
 	control_json_text(request, "subsystem", ctl->arguments[0]);
 	control_json_number(request, "group", group);

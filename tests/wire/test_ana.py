@@ -294,7 +294,10 @@ def test_requests_that_cannot_be_are_refused(unchanged, members, what):
 
 
 @pytest.mark.parametrize("arguments, what", [
-    (("ana", NQN, "1"), "SUBSYSTEM GROUP STATE"), (("ana", NQN, "one", "change"), "no number of a group: one"),
+    (("ana", NQN, "1"), "SUBSYSTEM GROUP STATE"), (("ana", NQN, "one", "change"), "group one: not a number from 1 to 128"),
+    (("ana", NQN, "200", "optimized"), "group 200: not a number from 1 to 128"),
+    (("ana", NQN, "0", "optimized"), "group 0: not a number from 1 to 128"),
+    (("ana", NQN, "1", "bad"), "state 'bad' is not known: optimized, "),
     (("status", "--listener", "tcp://127.0.0.1"), "--listener is for ana")])
 def test_the_command_line_is_checked(tmp_path, arguments, what):
     status, _, err = haulctl(tmp_path / "none", *arguments)
