@@ -24,8 +24,13 @@ struct quick_export {
 int quick_listen(struct catalog *catalog, const char *text, char *why, size_t why_size)
 {
 	struct nvme_uri uri;
-	int error = nvme_uri_parse(text, NVME_URI_LISTENER, &uri, why, why_size);
+	int error;
 
+	if (strchr(text, ',')) {
+		snprintf(why, why_size, "several addresses are separated by blanks, not by commas");
+		return -EINVAL;
+	}
+	error = nvme_uri_parse(text, NVME_URI_LISTENER, &uri, why, why_size);
 	return error ? error : catalog_add_port(catalog, &uri, true, why, why_size);
 }
 
