@@ -223,6 +223,26 @@ static int config_shape_unknown(struct config_source *source, const char *path,
 	return config_source_wrong_key(source, key, path, what);
 }
 
+static int config_shape_twice(struct config_source *source, const char *path,
+	const yaml_node_t *node, const yaml_node_pair_t *pair)
+{
+	const yaml_node_t *key = config_source_node(source, pair->key);
+	char what[64];
+
+	for (const yaml_node_pair_t *other = node->data.mapping.pairs.start; other < pair;
+		other++) {
+		const yaml_node_t *first = config_source_node(source, other->key);
+
+		if (strcmp((const char *)first->data.scalar.value,
+			    (const char *)key->data.scalar.value) != 0)
+			continue;
+		snprintf(what, sizeof(what), "is here twice (before in line %zu): keep one",
+			first->start_mark.line + 1);
+		return config_source_wrong_key(source, key, path, what);
+	}
+	return 0;
+}
+
 /* PATH is "" for the file. */
 static int config_shape_mapping(struct config_source *source, const char *path,
 	const yaml_node_t *node, const struct config_shape *shapes)
@@ -242,6 +262,8 @@ static int config_shape_mapping(struct config_source *source, const char *path,
 			CONFIG_KEY_SHOWN - 2, name);
 		if (!shape->key)
 			return config_shape_unknown(source, at, key, shapes);
+		if (config_shape_twice(source, at, node, pair))
+			return -EINVAL;
 		if (config_shape_value(source, at, config_source_node(source, pair->value), shape))
 			return -EINVAL;
 	}

@@ -12,7 +12,7 @@
 
 #include "target/config_bound.h"
 
-/* No mapping has as many that are known; each is compared with all others. */
+/* No mapping has as many that are known; each will be compared with all others. */
 #define CONFIG_MAX_KEYS 64
 
 /* --- the tree -------------------------------------------------------------------------------- */
@@ -145,18 +145,6 @@ static int config_source_check_keys(struct config_source *source, yaml_node_t *n
 			config_source_tell(source,
 				"%s:%u: a list or a mapping as a key: keys are words", source->file,
 				config_line(key));
-			return -EINVAL;
-		}
-		for (yaml_node_pair_t *other = node->data.mapping.pairs.start; other < pair;
-			other++) {
-			yaml_node_t *first = config_source_node(source, other->key);
-
-			if (strcmp(config_scalar(first), config_scalar(key)))
-				continue;
-			config_source_tell(source,
-				"%s:%u: %s: is here twice (before in line %u): keep one",
-				source->file, config_line(key), config_scalar(key),
-				config_line(first));
 			return -EINVAL;
 		}
 	}

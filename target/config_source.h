@@ -27,8 +27,8 @@ struct config_source {
 	char mistake[CONFIG_MISTAKE_BYTES]; /* the first one; empty: none yet */
 };
 
-/* Parses TEXT and checks what YAML itself demands, that it is one document, and that no key
- * is there twice. */
+/* Parses TEXT and checks what YAML itself demands, that it is one document, and that keys are
+ * words, and not too many. */
 int config_source_load(
 	struct config_source *source, const char *name, const char *text, size_t length) must_check;
 void config_source_free(struct config_source *source);
