@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/fs.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +24,15 @@
 #include "proto/base/log.h"
 #include "target/identity.h"
 
-#define DISK_PROBE_BYTES   4096
+#define DISK_PROBE_BYTES     4096
 /* The largest block that a local file system has. */
-#define DISK_MAX_FS_BLOCK  65536
+#define DISK_MAX_FS_BLOCK    65536
 /* A second in all. */
-#define DISK_BUSY_TRIES	   50
-#define DISK_BUSY_PAUSE_NS 20000000
+#define DISK_BUSY_TRIES	     50
+#define DISK_BUSY_PAUSE_NS   20000000
+/* More would be no help, and fill the line; getgroups() then gives none. */
+#define DISK_MAX_GROUPS_TOLD 16
+#define DISK_USER_BYTES	     160
 
 /* A line of /sys/dev/block/MAJOR:MINOR/NAME without its newline; "" when there is none. */
 static void disk_sysfs(const struct stat *st, const char *name, char *ret, size_t size)
@@ -188,8 +193,37 @@ static bool disk_readonly_would_do(const char *path, int flags, int error)
 	return error == -EROFS || error == -EPERM || (error == -EACCES && !access(path, R_OK));
 }
 
+/*
+ * Whom the file has to let in, ", as user haul with groups haul disk"; numbers where there is no
+ * name. A service's user is often not the one that the administrator tried it as.
+ */
+static void disk_describe_user(char *ret, size_t size)
+{
+	const struct passwd *user = getpwuid(geteuid());
+	gid_t groups[DISK_MAX_GROUPS_TOLD + 1] = {getegid()};
+	int nr = getgroups(DISK_MAX_GROUPS_TOLD, groups + 1);
+	size_t at;
+
+	if (user)
+		snprintf(ret, size, ", as user %s with groups", user->pw_name);
+	else
+		snprintf(ret, size, ", as user %u with groups", geteuid());
+	for (int i = 0; i <= max_of(nr, 0); i++) {
+		const struct group *group = getgrgid(groups[i]);
+
+		if (i && groups[i] == groups[0])
+			continue;
+		at = strlen(ret);
+		if (group)
+			snprintf(ret + at, size - at, " %s", group->gr_name);
+		else
+			snprintf(ret + at, size - at, " %u", groups[i]);
+	}
+}
+
 static int disk_open_fd(const char *path, int flags, char *why, size_t why_size)
 {
+	char user[DISK_USER_BYTES] = "";
 	unsigned tries = 0;
 	int fd;
 
@@ -199,15 +233,17 @@ static int disk_open_fd(const char *path, int flags, char *why, size_t why_size)
 	if (fd >= 0)
 		return fd;
 	fd = -errno;
+	if (fd == -EACCES)
+		disk_describe_user(user, sizeof(user));
 	if (fd == -EBUSY)
 		snprintf(why, why_size, "%s is mounted or used by something else: release it first",
 			path);
 	else if (fd != -EINVAL)
-		snprintf(why, why_size, "%s cannot be opened%s: %s", path,
+		snprintf(why, why_size, "%s cannot be opened%s: %s%s", path,
 			disk_readonly_would_do(path, flags, fd)
 				? " for writing (readonly would do without)"
 				: "",
-			strerror(-fd));
+			strerror(-fd), user);
 	return fd;
 }
 

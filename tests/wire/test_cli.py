@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """hauld's command line and configuration: what is wrong is said in one line, with status 2."""
+import grp
 import os
 import pathlib
+import pwd
 import resource
 import signal
 import subprocess
@@ -93,6 +95,9 @@ def test_readonly_is_proposed_only_where_it_would_do(mode, option, hint):
             extra_groups=[])
     assert done.returncode == 1 and "cannot be opened" in done.stderr, done
     assert ("readonly would do" in done.stderr) == hint, done.stderr
+    # Whom to let in.
+    name, group = pwd.getpwuid(65534).pw_name, grp.getgrgid(65534).gr_name
+    assert f"Permission denied, as user {name} with groups {group}" in done.stderr, done.stderr
 
 
 def test_a_missing_disk_is_named(tmp_path):
