@@ -164,11 +164,10 @@ static int target_create_reactors(struct target *target, char *why, size_t why_s
 	target->nr_reactors = complete.nr_reactors;
 	least = complete.memory_bytes;
 	if (target->settings.memory_bytes < least) {
-		log_warning(
-			"memory for data buffers: %llu MiB instead of %llu bytes, the least for "
-			"%u threads",
-			(unsigned long long)least >> 20,
-			(unsigned long long)target->settings.memory_bytes, target->nr_reactors);
+		log_warning("the memory for data buffers is raised to %llu MiB, the least for %u "
+			    "thread%s",
+			(unsigned long long)least >> 20, target->nr_reactors,
+			target->nr_reactors > 1 ? "s" : "");
 		target->settings.memory_bytes = least;
 	}
 	for (uint32_t i = 0; i < target->nr_reactors; i++) {

@@ -159,8 +159,9 @@ def test_check_accepts_a_good_file(tmp_path):
 
 
 @pytest.mark.parametrize("threads, memory, spin, word", [
-    ("1", "1", "0", "instead of 1 bytes"), ("64", "1M", "0", "instead of"), ("1", "8M", "1000000", None),
-    ("2", "4G", "1", None)])
+    ("1", "1", "0", "raised to 8 MiB, the least for 1 thread\n"),
+    ("64", "1M", "0", "raised to 512 MiB, the least for 64 threads\n"),
+    ("1", "8M", "1000000", None), ("2", "4G", "1", None)])
 def test_extreme_settings_work_or_are_refused(start_hauld, threads, memory, spin, word):
     """PITFALLS B176: the largest command is carried out, and what is raised is told."""
     hauld = start_hauld("--listen", "tcp://127.0.0.1:0", "--export", f"ram:4M,nqn={EXTREME_NQN}", "--threads",
