@@ -180,7 +180,7 @@ static const char *name_check_form(const char *nqn, size_t len)
 	if (len < 4 || memcmp(nqn, "nqn.", 4) != 0)
 		return "the NQN does not begin with \"nqn.\" as in nqn.yyyy-mm.reverse.domain:name";
 	if (!name_is_date(nqn + 4, len - 4))
-		return "the NQN has no date (yyyy-mm.) after \"nqn.\"";
+		return "the NQN has no valid date (yyyy-mm.) after \"nqn.\"";
 	if (len == sizeof(NVME_DISCOVERY_NQN) - 1 && memcmp(nqn, NVME_DISCOVERY_NQN, len) == 0)
 		return NULL;
 
