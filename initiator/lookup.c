@@ -31,7 +31,7 @@ struct lookup {
 	struct loop_timer timer; /* of the referral being asked */
 	uint64_t until_ns;	 /* for all referrals; 0: none was asked yet */
 	unsigned nr_passed_over;
-	char why[256]; /* of the first that was */
+	char why[384]; /* of the first that was */
 };
 
 static void lookup_expired(struct loop_timer *timer)
@@ -99,7 +99,7 @@ bool lookup_pass_over(struct haul_ctrl *ctrl, const char *why)
 		return false;
 	loop_timer_cancel(ctrl->hl->loop, &lookup->timer);
 	if (lookup->nr_passed_over++ == 0)
-		snprintf(lookup->why, sizeof(lookup->why), "%.120s port %u: %.100s",
+		snprintf(lookup->why, sizeof(lookup->why), "%.120s port %u: %.240s",
 			lookup->now->host, lookup->now->port, why);
 	return true;
 }
@@ -143,8 +143,11 @@ static void lookup_add_warning(const struct lookup *lookup, char *text, size_t s
 			lookup->nr_passed_over, lookup->nr_passed_over > 1 ? "s" : "", lookup->why);
 	at = strlen(text);
 	if (lookup->referrals.nr_left_out)
-		snprintf(text + at, size - at, "%s%u referrals beyond the limit were not followed",
-			at ? "; " : "", lookup->referrals.nr_left_out);
+		snprintf(text + at, size - at, "%s%u %s", at ? "; " : "",
+			lookup->referrals.nr_left_out,
+			lookup->referrals.nr_left_out > 1
+				? "referrals beyond the limit were not followed"
+				: "referral beyond the limit was not followed");
 }
 
 int lookup_choose(struct haul_ctrl *ctrl, char *why, size_t why_size)

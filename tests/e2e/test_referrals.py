@@ -130,6 +130,7 @@ def test_dead_referrals_are_a_warning(disk, command):
     assert done.returncode == 0 and NQN in done.stdout, done
     assert done.stderr.count("\n") == (3 if command == "discover" else 1), done.stderr
     assert all("warning: " in line for line in done.stderr.splitlines()), done.stderr
+    assert "does an NVMe/TCP target listen at this address and port?" in done.stderr  # whole
     silent.close()
 
 

@@ -66,7 +66,7 @@ static const struct site sites[] = {
 		{{8001, false, {TO(8002)}}, {8002, false, {TO(8003)}}, {8003, false, {TO(8004)}},
 			{8004, false, {TO(8005)}}, {8005, false, {TO(8006)}},
 			{8006, false, {NVM(NQN_A)}}},
-		-ENOENT, "1 referrals beyond the limit", NULL, 5},
+		-ENOENT, "1 referral beyond the limit was", NULL, 5},
 	{"a circle",
 		{{8001, false, {TO(8002), TO(8001)}}, {8002, false, {TO(8003), TO(8002)}},
 			{8003, false, {TO(8001), TO(8002), NVM(NQN_A)}}},
