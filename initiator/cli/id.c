@@ -136,6 +136,14 @@ static int id_namespace(struct cli *cli, uint32_t nsid, struct json_object *list
 	return CLI_OK;
 }
 
+/* Where nobody expects namespaces. */
+static bool id_is_discovery(const struct cli *cli)
+{
+	struct haul_ctrl_info info;
+
+	return !haul_ctrl_info(cli->ctrl, &info) && info.max_queues == 0;
+}
+
 /* The one that the URI names, else all. */
 static int id_namespaces(struct cli *cli, struct json_object *list)
 {
@@ -149,6 +157,8 @@ static int id_namespaces(struct cli *cli, struct json_object *list)
 	nsids = calloc((size_t)nr + 1, sizeof(*nsids));
 	if (!nsids)
 		return CLI_FAILED;
+	if (nr == 0 && !list && !id_is_discovery(cli))
+		puts("namespaces   none for this host");
 	haul_ns_list(cli->ctrl, nsids, (unsigned)nr);
 	for (int i = 0; i < nr && haul_ctrl_is_live(cli->ctrl); i++)
 		if (id_namespace(cli, nsids[i], list) != CLI_OK)

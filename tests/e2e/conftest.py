@@ -109,7 +109,8 @@ class Hauld:
         self.objects = self.log_path.with_suffix(".objects") if transport == "rdma" else None
         # The names of the tests' folders can be too long for a socket.
         self.control = pathlib.Path(tempfile.gettempdir()) / f"haul-{os.getpid()}-{id(self)}.sock"
-        command = [str(HAULD), "--listen", listen or f"{transport}://127.0.0.1:0", "--control", str(self.control), *args]
+        listening = [] if "--config" in args else ["--listen", listen or f"{transport}://127.0.0.1:0"]
+        command = [str(HAULD), *listening, "--control", str(self.control), *args]
         if engine:
             command += ["--engine", engine]
         if netns:

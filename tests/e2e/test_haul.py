@@ -63,6 +63,26 @@ def test_the_only_subsystem_needs_no_name(target):
     assert NQN in done.stdout
 
 
+def test_digests_that_the_target_does_not_do_are_an_error(hauld):
+    running = hauld("--export", f"ram:1M,nqn={NQN}", listen="tcp://127.0.0.1:0?hdgst=off&ddgst=off")
+    uri = running.uri.split("?")[0] + f"/{NQN}"
+    for option in ("hdgst", "ddgst"):
+        done = haul("id", f"{uri}?{option}=1")
+        assert done.returncode == 1 and f"leave {option} out, or allow them at the target" in done.stderr, done
+    assert haul("id", uri).returncode == 0
+
+
+def test_id_says_that_there_is_no_namespace(hauld, transport, tmp_path):
+    conf = tmp_path / "hauld.conf"
+    conf.write_text(f"listen: ['{transport}://127.0.0.1:0']\n"
+                    f"subsystems: [{{nqn: {NQN}, namespaces: [{{ram: 1M, allow: []}}]}}]\n")
+    running = hauld("--config", str(conf), transport=transport)
+    done = haul("id", f"{running.uri}/{NQN}", transport=transport)
+    assert done.returncode == 0 and "namespaces   none for this host\n" in done.stdout, done
+    done = haul("id", f"{running.uri}/nqn.2014-08.org.nvmexpress.discovery", transport=transport)
+    assert done.returncode == 0 and "namespaces" not in done.stdout, done
+
+
 def test_several_subsystems_are_listed(hauld, transport):
     running = hauld("--export", f"ram:1M,nqn={NQN}a", "--export", f"ram:1M,nqn={NQN}b", transport=transport)
     done = haul("id", running.uri, transport=transport)
