@@ -64,6 +64,9 @@ static void describe_target(struct json_object *status, const struct control *co
 	control_json_number(json, "resident_bytes", describe_resident());
 	if (state_dir_is_there(&target->reservations->state_dir))
 		control_json_text(json, "state_directory", target->reservations->state_dir.path);
+	control_json_text(json, "discovery_nqn", target->settings.discovery_nqn);
+	control_json_number(json, "cntlid_min", target->settings.cntlid_min);
+	control_json_number(json, "cntlid_max", target->settings.cntlid_max);
 }
 
 /* --- the catalog ----------------------------------------------------------------------------- */
@@ -79,6 +82,17 @@ static void describe_listeners(struct json_object *status, const struct catalog 
 		port_describe(catalog->port[i], text);
 		control_json_text(json, "uri", text);
 		control_json_number(json, "id", catalog->port[i]->portid);
+	}
+}
+
+static void describe_referrals(struct json_object *status, const struct catalog *catalog)
+{
+	struct json_object *list = control_json_list(status, "referrals");
+	char text[REFERRAL_TEXT];
+
+	for (uint32_t i = 0; i < catalog->nr_referrals; i++) {
+		referral_describe(&catalog->referrals[i], text);
+		json_object_array_add(list, json_object_new_string(text));
 	}
 }
 
@@ -438,6 +452,7 @@ struct json_object *control_status_describe(
 
 	describe_target(status, control);
 	describe_listeners(status, control->target->catalog);
+	describe_referrals(status, control->target->catalog);
 	describe_subsystems(status, control->target->catalog);
 	describe_hosts(status, reactors, nr_reactors);
 	list = control_json_list(status, "reactors");

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/nvme/fabrics.h"
+
 /* --- members --------------------------------------------------------------------------------- */
 
 static const char *show_text(struct json_object *json, const char *key)
@@ -59,6 +61,12 @@ static void show_size(uint64_t bytes, char ret_text[32])
 		snprintf(ret_text, 32, "%" PRIu64 " B", bytes);
 }
 
+/* The end of a word after its number. */
+static const char *show_plural(uint64_t nr)
+{
+	return nr == 1 ? "" : "s";
+}
+
 /* What is being shown, for names that stand elsewhere in it. */
 static struct json_object *show_status;
 
@@ -75,11 +83,22 @@ static void show_target(struct json_object *target)
 		show_text(target, "version"), show_number(target, "pid"), seconds / 86400,
 		seconds / 3600 % 24, seconds / 60 % 60, seconds % 60, resident,
 		show_number(target, "descriptors"));
+	if (strcmp(show_text(target, "discovery_nqn"), NVME_DISCOVERY_NQN))
+		printf("discovery is also %s\n", show_text(target, "discovery_nqn"));
+	if (show_number(target, "cntlid_min") != 1 ||
+		show_number(target, "cntlid_max") != NVME_CNTLID_MAX)
+		printf("controller ids %" PRIu64 " to %" PRIu64 "\n",
+			show_number(target, "cntlid_min"), show_number(target, "cntlid_max"));
 }
 
 static void show_listener(struct json_object *listener)
 {
 	printf("  %s\n", show_text(listener, "uri"));
+}
+
+static void show_referral(struct json_object *referral)
+{
+	printf("  %s\n", json_object_get_string(referral));
 }
 
 static void show_seen_by(struct json_object *host)
@@ -117,8 +136,9 @@ static void show_reservation(struct json_object *reservation)
 	if (!nr && !show_number(reservation, "generation"))
 		return;
 	printf("                 reservation: %s, generation %" PRIu64 ", %" PRIu64
-	       " registrants, %s\n",
+	       " registrant%s, %s\n",
 		show_text(reservation, "type"), show_number(reservation, "generation"), nr,
+		show_plural(nr),
 		show_flag(reservation, "persists") ? "persists through power loss"
 						   : "ends with hauld");
 	show_each(reservation, "registrants", show_registrant);
@@ -139,12 +159,15 @@ static const char *show_access(struct json_object *ns)
 
 static void show_namespace(struct json_object *ns)
 {
-	char size[32];
+	char size[32], group[40] = "";
 
 	show_size(show_number(ns, "size_bytes"), size);
-	printf("  namespace %-4" PRIu64 " %10s  %4" PRIu64 " B blocks  %s%s%s  %s\n",
+	if (show_number(ns, "ana_group") != 1)
+		snprintf(
+			group, sizeof(group), "  ana group %" PRIu64, show_number(ns, "ana_group"));
+	printf("  namespace %-4" PRIu64 " %10s  %4" PRIu64 " B blocks  %s%s%s%s  %s\n",
 		show_number(ns, "nsid"), size, show_number(ns, "block_bytes"),
-		show_text(ns, "uuid"), show_access(ns),
+		show_text(ns, "uuid"), group, show_access(ns),
 		strcmp(show_text(ns, "state"), "lost") ? "" : "  LOST", show_text(ns, "path"));
 	if (!show_flag(ns, "allow_any") && !show_length(json_object_object_get(ns, "allow")))
 		puts("                 seen by: no host");
@@ -178,10 +201,11 @@ static void show_subsystem(struct json_object *subsys)
 static void show_queue(struct json_object *queue)
 {
 	printf("    queue %-3" PRIu64 " %-4s %s  depth %" PRIu64 "  reactor %" PRIu64 "  %" PRIu64
-	       " commands, %" PRIu64 " in flight\n",
+	       " command%s, %" PRIu64 " in flight\n",
 		show_number(queue, "qid"), show_text(queue, "transport"), show_text(queue, "peer"),
 		show_number(queue, "depth"), show_number(queue, "reactor"),
-		show_number(queue, "commands"), show_number(queue, "in_flight"));
+		show_number(queue, "commands"), show_plural(show_number(queue, "commands")),
+		show_number(queue, "in_flight"));
 }
 
 static void show_controller(struct json_object *ctrl)
@@ -200,15 +224,18 @@ static void show_host(struct json_object *host)
 static void show_reactor(struct json_object *reactor)
 {
 	struct json_object *pool = json_object_object_get(reactor, "pool");
+	uint64_t nr_conns = show_number(reactor, "connections");
+	uint64_t nr_ctrls = show_number(reactor, "controllers");
+	uint64_t nr_requests = show_number(reactor, "requests");
 	char used[32], mapped[32];
 
 	show_size(show_number(pool, "used_bytes"), used);
 	show_size(show_number(pool, "mapped_bytes"), mapped);
-	printf("  %-3" PRIu64 " %s: %" PRIu64 " connections, %" PRIu64 " controllers, %" PRIu64
-	       " requests; buffers: %" PRIu64 " (%s) of %s, %" PRIu64 " wait\n",
-		show_number(reactor, "index"), show_text(reactor, "engine"),
-		show_number(reactor, "connections"), show_number(reactor, "controllers"),
-		show_number(reactor, "requests"), show_number(pool, "used_buffers"), used, mapped,
+	printf("  %-3" PRIu64 " %s: %" PRIu64 " connection%s, %" PRIu64 " controller%s, %" PRIu64
+	       " request%s; buffers: %" PRIu64 " (%s) of %s, %" PRIu64 " wait\n",
+		show_number(reactor, "index"), show_text(reactor, "engine"), nr_conns,
+		show_plural(nr_conns), nr_ctrls, show_plural(nr_ctrls), nr_requests,
+		show_plural(nr_requests), show_number(pool, "used_buffers"), used, mapped,
 		show_number(pool, "waiting"));
 }
 
@@ -272,6 +299,9 @@ void haulctl_show(struct json_object *status)
 	show_target(json_object_object_get(status, "target"));
 	puts("\nListeners");
 	show_each(status, "listeners", show_listener);
+	if (show_length(json_object_object_get(status, "referrals")))
+		puts("\nReferrals");
+	show_each(status, "referrals", show_referral);
 	puts("\nSubsystems");
 	show_each(status, "subsystems", show_subsystem);
 	puts("\nHosts");

@@ -132,3 +132,39 @@ def test_who_waits_for_memory_is_counted(start):
             pool = control.status()["reactors"][0]["pool"]
             return pool["used_buffers"] and pool["used_buffers"] + pool["waiting"] >= 31
         wait_for(all_there)
+
+
+def test_what_is_not_the_default(start):
+    own = "nqn.2026-11.org.example:discovery"
+    seen, text = status(start())
+    assert (seen["target"]["discovery_nqn"], seen["target"]["cntlid_min"], seen["target"]["cntlid_max"]) == (
+        nvme.DISCOVERY_NQN, 1, 0xffef)
+    assert seen["referrals"] == []
+    for word in ("discovery is also", "controller ids", "Referrals", "ana group"):
+        assert word not in text, text
+    seen, text = status(start(f"""\
+listen: [tcp://127.0.0.1:0]
+discovery_nqn: {own}
+cntlid_min: 128
+cntlid_max: 255
+referrals: [tcp://127.0.0.1:8009, tcp://127.0.0.2/{own}]
+subsystems:
+  - nqn: {A}
+    namespaces:
+      - ram: 1M
+      - {{ram: 1M, ana_group: 7}}
+"""))
+    assert (seen["target"]["discovery_nqn"], seen["target"]["cntlid_min"], seen["target"]["cntlid_max"]) == (own, 128, 255)
+    assert seen["referrals"] == ["tcp://127.0.0.1:8009", f"tcp://127.0.0.2:4420/{own}"]
+    for word in (f"discovery is also {own}\n", "controller ids 128 to 255\n",
+                 f"Referrals\n  tcp://127.0.0.1:8009\n  tcp://127.0.0.2:4420/{own}\n"):
+        assert word in text, text
+    one, two = [line for line in text.splitlines() if line.startswith("  namespace")]
+    assert "ana group" not in one and f"{namespace(seen, A, 2)['uuid']}  ana group 7  " in two
+
+
+def test_one_is_no_plural(start):
+    hauld = start()
+    with nvmetcp.Admin(hauld.address, A):
+        _, text = status(hauld)
+        assert ": 1 connection, 1 controller, " in text
