@@ -146,7 +146,7 @@ def test_a_chain_is_followed_four_steps(disk, command):
         one.entries = [entry(after.port)]
     chain[-1].entries = [entry(port_of(disk), NVM, NQN)]
     done = haul(command, chain[0].uri)
-    assert "referrals" in done.stderr and NQN not in done.stdout
+    assert "referral" in done.stderr and NQN not in done.stdout
     assert done.returncode == (1 if command == "id" else 0)
     assert [one.nr_hosts for one in chain] == [1, 1, 1, 1, 1, 0]
     done = haul(command, chain[1].uri)
