@@ -109,7 +109,8 @@ static void sim_reply(struct request *request)
 	sc->data_len = 0;
 	if (request->direction == REQUEST_TO_HOST && !nvme_cqe_status(&request->cqe)) {
 		sc->data_len = request->data_len;
-		memcpy(sc->data, request->bytes, min_of(sc->data_len, 4096u));
+		if (sc->data_len)
+			memcpy(sc->data, request->bytes, min_of(sc->data_len, 4096u));
 	}
 	sim_enlist(&request->conn->transport->replying, request);
 }
