@@ -23,7 +23,7 @@
 
 struct config_print {
 	FILE *file;
-	const char *unfit; /* the first value that is no UTF-8 */
+	char unfit[128]; /* the first value that is no UTF-8, or its start */
 };
 
 /* --- values ---------------------------------------------------------------------------------- */
@@ -50,6 +50,12 @@ static bool config_print_may_stand(uint32_t code)
 	       code >= 0x10000;
 }
 
+static void config_print_note_unfit(struct config_print *print, const char *text)
+{
+	if (!print->unfit[0])
+		snprintf(print->unfit, sizeof(print->unfit), "%s", text);
+}
+
 static void config_print_quoted(struct config_print *print, const char *text)
 {
 	uint32_t code;
@@ -59,7 +65,7 @@ static void config_print_quoted(struct config_print *print, const char *text)
 	for (const char *c = text; *c; c += n) {
 		n = nvme_utf8_next(c, strlen(c), &code);
 		if (!n) {
-			print->unfit = print->unfit ? print->unfit : text;
+			config_print_note_unfit(print, text);
 			break;
 		}
 		if (code == '"' || code == '\\')
@@ -368,7 +374,7 @@ static void config_print_subsys(
 
 static int config_print_check(const struct config_print *print, int closed, char *why, size_t size)
 {
-	if (print->unfit)
+	if (print->unfit[0])
 		snprintf(why, size, "'%s' is not UTF-8: no configuration file can name it",
 			print->unfit);
 	else if (closed)
