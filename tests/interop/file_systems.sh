@@ -25,7 +25,7 @@ fs_load() {
 	while [ ! -e $tmp.stop ] && [ $i -lt 200 ]; do
 		fs_copy $1 load$i || fail "$1: a write failed"
 		i=$((i + 1))
-		echo $i > $tmp.copies.$1
+		echo $i > $tmp.counting.$1 && mv $tmp.counting.$1 $tmp.copies.$1 # whoever reads it finds a number
 	done
 	echo "$1: $i copies under load"
 }
