@@ -234,6 +234,8 @@ static int config_use_file(
 		error = config_use(&text, settings, NULL, catalog, open, &report);
 	if (error)
 		fprintf(stderr, "%s\n", report.mistake);
+	else if (!open)
+		printf("%s is right\n", text.name);
 	config_text_free(&text);
 	return error;
 }
@@ -250,7 +252,5 @@ int config_check(const char *file)
 	int error = catalog ? config_use_file(file, &settings, catalog, false) : -ENOMEM;
 
 	catalog_free(catalog);
-	if (!error)
-		printf("%s is right\n", file);
 	return error;
 }

@@ -19,9 +19,9 @@ UUID = "11111111-2222-3333-4444-555555555555"
 HAULD = str(conftest.BUILD / "target" / "hauld")
 
 
-def run(*args, timeout=20):
+def run(*args, timeout=20, stdin=subprocess.DEVNULL):
     return subprocess.run([HAULD, *args], capture_output=True, text=True, timeout=timeout,
-                          stdin=subprocess.DEVNULL, check=False)
+                          stdin=stdin, check=False)
 
 
 @pytest.mark.parametrize("args, word", [
@@ -154,8 +154,12 @@ def test_check_names_file_line_and_key(tmp_path, text, line, word):
 
 
 def test_check_accepts_a_good_file(tmp_path):
-    done = run("--check", str(conftest.config(tmp_path)))
-    assert done.returncode == 0, done.stderr
+    path = conftest.config(tmp_path)
+    done = run("--check", str(path))
+    assert done.returncode == 0 and done.stdout == f"{path} is right\n", done.stderr
+    with open(path, encoding="utf-8") as file:
+        done = run("--check", "-", stdin=file)
+    assert done.returncode == 0 and done.stdout == "standard input is right\n", done.stderr
 
 
 @pytest.mark.parametrize("threads, memory, spin, word", [
