@@ -16,6 +16,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "proto/nvme/name.h"
+#include "proto/nvme/uri.h"
 #include "target/ana.h"
 #include "target/config_text.h"
 #include "target/control_json.h"
@@ -221,24 +223,40 @@ static void haulctl_print_changes(struct json_object *answer)
 		puts("nothing changes");
 }
 
+/* What cannot be, whatever hauld offers. */
+static bool haulctl_ana_is_right(const struct haulctl *ctl, unsigned long *ret_group)
+{
+	const char *nqn = ctl->arguments[0], *group = ctl->arguments[1];
+	const char *fault = NULL;
+	enum nvme_ana_state state;
+	struct nvme_uri uri;
+	char why[256];
+	char *end;
+
+	*ret_group = strtoul(group, &end, 10);
+	if (nvme_nqn_check(nqn, strlen(nqn), NVME_NQN_OURS, &fault))
+		haulctl_error("subsystem '%s': %s", nqn, fault);
+	else if (*end || group[0] < '0' || group[0] > '9' || *ret_group < 1 ||
+		 *ret_group > ANA_MAX_GROUPS)
+		haulctl_error("group %s: not a number from 1 to %u", group, ANA_MAX_GROUPS);
+	else if (!ana_state_parse(ctl->arguments[2], &state))
+		haulctl_error(
+			"state '%s' is not known: " ANA_STATE_NAMES " are", ctl->arguments[2]);
+	else if (ctl->listener &&
+		 nvme_uri_parse(ctl->listener, NVME_URI_LISTENER, &uri, why, sizeof(why)))
+		haulctl_error("listener %s: %s", ctl->listener, why);
+	else
+		return true;
+	return false;
+}
+
 static int haulctl_ana(const struct haulctl *ctl)
 {
 	struct json_object *request, *answer;
-	enum nvme_ana_state state;
-	char *end;
-	unsigned long group = strtoul(ctl->arguments[1], &end, 10);
+	unsigned long group;
 
-	if (*end || ctl->arguments[1][0] < '0' || ctl->arguments[1][0] > '9' || group < 1 ||
-		group > ANA_MAX_GROUPS) {
-		haulctl_error(
-			"group %s: not a number from 1 to %u", ctl->arguments[1], ANA_MAX_GROUPS);
+	if (!haulctl_ana_is_right(ctl, &group))
 		return HAULCTL_USAGE;
-	}
-	if (!ana_state_parse(ctl->arguments[2], &state)) {
-		haulctl_error(
-			"state '%s' is not known: " ANA_STATE_NAMES " are", ctl->arguments[2]);
-		return HAULCTL_USAGE;
-	}
 	request = haulctl_request("ana");
 	control_json_text(request, "subsystem", ctl->arguments[0]);
 	control_json_number(request, "group", group);

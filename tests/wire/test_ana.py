@@ -298,6 +298,9 @@ def test_requests_that_cannot_be_are_refused(unchanged, members, what):
     (("ana", NQN, "200", "optimized"), "group 200: not a number from 1 to 128"),
     (("ana", NQN, "0", "optimized"), "group 0: not a number from 1 to 128"),
     (("ana", NQN, "1", "bad"), "state 'bad' is not known: optimized, "),
+    (("ana", "disks", "1", "change"), "subsystem 'disks': "),
+    (("ana", NQN, "1", "change", "--listener", "udp://127.0.0.1"), "listener udp://127.0.0.1: "),
+    (("ana", NQN, "1", "change", "--listener", f"tcp://127.0.0.1/{NQN}"), f"listener tcp://127.0.0.1/{NQN}: "),
     (("status", "--listener", "tcp://127.0.0.1"), "--listener is for ana")])
 def test_the_command_line_is_checked(tmp_path, arguments, what):
     status, _, err = haulctl(tmp_path / "none", *arguments)
