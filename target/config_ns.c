@@ -156,16 +156,18 @@ static uint32_t config_nsid(const struct config_subsys *subsys, unsigned j)
 }
 
 /* Twice the same id, uuid or path among namespaces, of whatever subsystem. */
-static int config_ns_check_others(struct config_source *source, const struct config_file *config,
-	unsigned i, unsigned j, const char *path)
+static int config_ns_check_others(
+	struct config_source *source, const struct config_ns_place *place, const char *path)
 {
-	const struct config_ns *ns = &config->subsystems[i].namespaces[j];
+	unsigned i = place->subsys_index;
+	const struct config_subsys *subsystems = place->file->subsystems;
+	const struct config_ns *ns = &subsystems[i].namespaces[place->ns_index];
 
 	for (unsigned k = 0; k <= i; k++) {
-		unsigned nr = k == i ? j : config->subsystems[k].namespaces_count;
+		unsigned nr = k == i ? place->ns_index : subsystems[k].namespaces_count;
 
 		for (unsigned l = 0; l < nr; l++) {
-			const struct config_ns *other = &config->subsystems[k].namespaces[l];
+			const struct config_ns *other = &subsystems[k].namespaces[l];
 			char at[CONFIG_PATH_BYTES + 16];
 			const char *what = NULL;
 
@@ -190,10 +192,10 @@ static int config_ns_check_others(struct config_source *source, const struct con
 	return 0;
 }
 
-int config_ns_add(struct config_source *source, struct config_file *config, unsigned i, unsigned j,
-	struct catalog *catalog, struct subsys *subsys, const char *directory)
+int config_ns_add(struct config_source *source, const struct config_ns_place *place)
 {
-	struct config_ns *ns = &config->subsystems[i].namespaces[j];
+	struct config_subsys *from = &place->file->subsystems[place->subsys_index];
+	struct config_ns *ns = &from->namespaces[place->ns_index];
 	struct ns_options options = {0};
 	char why[CONFIG_WHY_BYTES] = "out of memory";
 	char path[CONFIG_PATH_BYTES];
@@ -203,22 +205,24 @@ int config_ns_add(struct config_source *source, struct config_file *config, unsi
 	char *resolved = NULL;
 	int error;
 
-	snprintf(path, sizeof(path), "subsystems.%u.namespaces.%u", i, j);
+	snprintf(path, sizeof(path), "subsystems.%u.namespaces.%u", place->subsys_index,
+		place->ns_index);
 	error = config_ns_check(source, path, ns, &options, spec, sizeof(spec));
 	if (!error)
 		error = config_ids(source, path, ns, &ids, &options);
 	if (!error) {
-		options.nsid = ns->nsid = config_nsid(&config->subsystems[i], j);
-		error = config_ns_check_others(source, config, i, j, path);
+		options.nsid = ns->nsid = config_nsid(from, place->ns_index);
+		error = config_ns_check_others(source, place, path);
 	}
 	if (!error)
-		error = config_allow_ns(source, path, subsys, &hosts, &options.hosts);
-	if (error || !directory)
+		error = config_allow_ns(source, path, place->subsys, &hosts, &options.hosts);
+	if (error || !place->directory)
 		goto free_hosts;
 	if (ns->path)
-		options.path = resolved = config_text_resolve(directory, ns->path);
-	error = options.path ? catalog_add_ns(catalog, subsys, &options, why, sizeof(why))
-			     : -ENOMEM;
+		options.path = resolved = config_text_resolve(place->directory, ns->path);
+	error = options.path
+			? catalog_add_ns(place->catalog, place->subsys, &options, why, sizeof(why))
+			: -ENOMEM;
 	if (error)
 		config_source_wrong(source, path, "%s", why);
 	free(resolved);

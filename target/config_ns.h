@@ -12,9 +12,16 @@ struct config_file;
 struct config_source;
 struct subsys;
 
-/* Namespace J of the file's subsystem I, after those before it, to SUBSYS. DIRECTORY: where its
- * path starts; NULL: it is checked only. */
-int config_ns_add(struct config_source *source, struct config_file *file, unsigned i, unsigned j,
-	struct catalog *catalog, struct subsys *subsys, const char *directory) must_check;
+/* Namespace NS_INDEX of the file's subsystem SUBSYS_INDEX, which is to be one of SUBSYS. */
+struct config_ns_place {
+	struct config_file *file;
+	unsigned subsys_index, ns_index;
+	struct catalog *catalog;
+	struct subsys *subsys;
+	const char *directory; /* where its path starts; NULL: it is checked only */
+};
+
+/* Namespaces are added in the order of the file. */
+int config_ns_add(struct config_source *source, const struct config_ns_place *place) must_check;
 
 #endif

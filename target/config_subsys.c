@@ -128,7 +128,10 @@ int config_subsys_add(struct config_source *source, struct config_file *config, 
 		error = config_allow_subsys(source, path, subsys);
 	for (unsigned j = 0; j < from->ana_count && !error; j++)
 		error = config_ana(source, config, i, j, catalog, subsys);
-	for (unsigned j = 0; j < from->namespaces_count && !error; j++)
-		error = config_ns_add(source, config, i, j, catalog, subsys, directory);
+	for (unsigned j = 0; j < from->namespaces_count && !error; j++) {
+		const struct config_ns_place place = {config, i, j, catalog, subsys, directory};
+
+		error = config_ns_add(source, &place);
+	}
 	return error;
 }
