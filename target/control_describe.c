@@ -117,7 +117,7 @@ static void describe_allowed(struct json_object *json, bool listed, const struct
 		json_object_array_add(list, json_object_new_string(hosts->nqn[i]));
 }
 
-/* --- reservations and write protection ------------------------------------------------------- */
+/* --- reservations ---------------------------------------------------------------------------- */
 
 static const char *const describe_reservation_types[] = {
 	[NVME_RESERVATION_NONE] = "none",
@@ -127,12 +127,6 @@ static const char *const describe_reservation_types[] = {
 	[NVME_RESERVATION_EXCLUSIVE_ACCESS_REGISTRANTS] = "exclusive-access-registrants-only",
 	[NVME_RESERVATION_WRITE_EXCLUSIVE_ALL] = "write-exclusive-all-registrants",
 	[NVME_RESERVATION_EXCLUSIVE_ACCESS_ALL] = "exclusive-access-all-registrants",
-};
-
-static const char *const describe_write_protects[] = {
-	[NVME_WRITE_PROTECT_NONE] = "none",
-	[NVME_WRITE_PROTECT_SET] = "set",
-	[NVME_WRITE_PROTECT_UNTIL_POWER_CYCLE] = "until-power-cycle",
 };
 
 /* As a host's id elsewhere. */
@@ -192,11 +186,7 @@ static void describe_ns(struct json_object *list, const struct ns *ns, uint32_t 
 	control_json_number(json, "size_bytes", ns->nr_lbas << ns->lba_shift);
 	control_json_flag(json, "read_only", ns->read_only);
 	control_json_flag(json, "configured_read_only", ns->always_read_only);
-	control_json_flag(json, "write_protected", ns->write_protect);
-	control_json_text(json, "write_protect", describe_write_protects[ns->write_protect]);
-	/* The other state ends with the process. */
-	control_json_flag(
-		json, "write_protect_stored", ns->write_protect == NVME_WRITE_PROTECT_SET);
+	control_json_flag(json, "write_protected", ns->write_protected);
 	control_json_number(json, "ana_group", ns->ana_group);
 	control_json_text(json, "state", backend->size_error ? "lost" : "ready");
 	describe_allowed(json, ns->hosts, ns->hosts);

@@ -205,7 +205,7 @@ static void diff_size(const struct ns *ns, char ret_text[32])
 /* Both reasons: one may go while the other stays. */
 static const char *diff_access(const struct ns *ns)
 {
-	if (ns->write_protect)
+	if (ns->write_protected)
 		return ns->always_read_only ? "read-only and write-protected by a host"
 					    : "write-protected by a host";
 	return ns->always_read_only ? "read-only" : "writable";

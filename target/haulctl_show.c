@@ -148,12 +148,8 @@ static void show_reservation(struct json_object *reservation)
 
 static const char *show_access(struct json_object *ns)
 {
-	const char *protect = show_text(ns, "write_protect");
-
-	if (!strcmp(protect, "set"))
+	if (show_flag(ns, "write_protected"))
 		return "  write-protected by a host";
-	if (!strcmp(protect, "until-power-cycle"))
-		return "  write-protected by a host until hauld ends";
 	return show_flag(ns, "read_only") ? "  read-only" : "";
 }
 

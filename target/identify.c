@@ -106,7 +106,7 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	id->vwc = NVME_ID_VWC_FLUSH_ALL_YES |
 		  (ctrl->subsys->volatile_cache ? NVME_ID_VWC_PRESENT : 0);
 	if (write_protect_offered(ctrl->reactor->target))
-		id->nwpc = NVME_ID_NWPC_SET | NVME_ID_NWPC_UNTIL_POWER_CYCLE;
+		id->nwpc = NVME_ID_NWPC_SET;
 	id->ofcs = le16(NVME_ID_OFCS_DISCONNECT);
 	return 0;
 }

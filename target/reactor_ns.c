@@ -139,7 +139,7 @@ static int reactor_ns_take_over(void *context, struct subsys *subsys, struct ns 
 	reactor_ns_show(here, subsys, ns->hosts);
 	reactor_ns_describe(here, ns);
 	here->gate &= ~(REACTOR_NS_ANA | REACTOR_NS_WRITE_PROTECTED | REACTOR_NS_NARROWS);
-	if (ns->write_protect)
+	if (ns->write_protected)
 		here->gate |= REACTOR_NS_WRITE_PROTECTED;
 	if (ana_restricts(subsys, ns->ana_group))
 		here->gate |= REACTOR_NS_ANA;

@@ -31,7 +31,7 @@ struct ns {
 	struct ns_place *place;	  /* one reference */
 	bool read_only;		  /* for whatever reason */
 	bool always_read_only;	  /* the disk, or the configuration */
-	uint8_t write_protect;	  /* enum nvme_write_protect: by a host */
+	bool write_protected;	  /* by a host */
 	bool write_protect_known; /* it is what was before, or what is stored */
 	uint8_t ana_group;
 	uint8_t lba_shift;

@@ -33,7 +33,7 @@ struct write_protect {
 	char nqn[NVME_NQN_MAX + 1];
 	char hostnqn[NVME_NQN_MAX + 1]; /* only what it sees is meant */
 	uint32_t nsid;			/* or NVME_NSID_ALL */
-	uint8_t wanted;			/* enum nvme_write_protect */
+	uint8_t wanted;			/* NVME_WRITE_PROTECT_NONE or _SET */
 	bool stored;			/* or tried to */
 	uint16_t status;
 	uint32_t next; /* namespace to be flushed, of all */
@@ -45,14 +45,13 @@ struct write_protect {
 
 static uint8_t write_protect_state(const struct ns *ns)
 {
-	return ns->always_read_only && !ns->write_protect ? NVME_WRITE_PROTECT_SET
-							  : ns->write_protect;
+	return ns->read_only ? NVME_WRITE_PROTECT_SET : NVME_WRITE_PROTECT_NONE;
 }
 
-static void write_protect_enter(struct ns *ns, uint8_t state)
+static void write_protect_enter(struct ns *ns, bool protect)
 {
-	ns->write_protect = state;
-	ns->read_only = ns->always_read_only || state;
+	ns->write_protected = protect;
+	ns->read_only = ns->always_read_only || protect;
 }
 
 void write_protect_take_over(struct ns *ns, const struct ns *before)
@@ -60,7 +59,7 @@ void write_protect_take_over(struct ns *ns, const struct ns *before)
 	/* What is stored is another one's. */
 	if (memcmp(&ns->uuid, &before->uuid, sizeof(ns->uuid)))
 		return;
-	write_protect_enter(ns, before->write_protect);
+	write_protect_enter(ns, before->write_protected);
 	ns->write_protect_known = before->write_protect_known;
 }
 
@@ -84,7 +83,7 @@ static int write_protect_adopt_one(void *context, struct subsys *subsys, struct 
 		return 0;
 	found = write_protect_store_load(adoption->dir, &ns->uuid);
 	if (found > 0)
-		write_protect_enter(ns, NVME_WRITE_PROTECT_SET);
+		write_protect_enter(ns, true);
 	ns->write_protect_known = found >= 0;
 	if (found < 0)
 		snprintf(adoption->why, adoption->why_size,
@@ -106,13 +105,10 @@ uint32_t write_protect_get(const struct request *request, uint32_t nsid)
 	return write_protect_state(subsys_ns(request->conn->subsys, nsid));
 }
 
-/* What the configuration protects, or what is protected until the end, no host changes. */
+/* What the configuration protects no host changes. */
 static uint16_t write_protect_check(const struct ns *ns, uint8_t wanted)
 {
-	bool fixed =
-		ns->always_read_only || ns->write_protect == NVME_WRITE_PROTECT_UNTIL_POWER_CYCLE;
-
-	if (write_protect_state(ns) == wanted || !fixed)
+	if (write_protect_state(ns) == wanted || !ns->always_read_only)
 		return 0;
 	return NVME_SC_FEATURE_NOT_CHANGEABLE | NVME_STATUS_DNR;
 }
@@ -147,7 +143,7 @@ static uint32_t write_protect_count(struct write_protect *protect, const struct 
 
 static bool write_protect_is_stored(const struct ns *ns)
 {
-	return ns && ns->write_protect == NVME_WRITE_PROTECT_SET;
+	return ns && ns->write_protected;
 }
 
 /* As CATALOG has it, where that is not as it was BEFORE; NULL: all. */
@@ -189,7 +185,8 @@ static int write_protect_make(struct change *change, const struct catalog *now,
 	subsys = catalog_find(*ret, protect->nqn);
 	for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++)
 		if (write_protect_means(protect, subsys->ns[nsid]))
-			write_protect_enter(subsys->ns[nsid], protect->wanted);
+			write_protect_enter(
+				subsys->ns[nsid], protect->wanted == NVME_WRITE_PROTECT_SET);
 	protect->stored = true;
 	error = write_protect_save(protect, *ret, now);
 	if (error) {
@@ -334,7 +331,8 @@ void write_protect_set(struct request *request)
 	uint32_t wanted = le32_get(request->cmd.features.cdw11) & NVME_WRITE_PROTECT_MASK;
 	struct write_protect *protect;
 
-	if (wanted > NVME_WRITE_PROTECT_UNTIL_POWER_CYCLE) {
+	/* The other states need a Replay Protected Memory Block (8.12.1). */
+	if (wanted > NVME_WRITE_PROTECT_SET) {
 		request_complete(request, CMD_INVALID_FIELD);
 		return;
 	}

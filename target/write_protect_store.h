@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which namespaces are protected beyond a power cycle: an empty file in the state directory of
+ * Which namespaces hosts have protected: an empty file in the state directory of
  * each, named after its UUID. It is there or it is not, whenever the machine stops.
  */
 #ifndef HAUL_TARGET_WRITE_PROTECT_STORE_H

@@ -245,8 +245,7 @@ static_assert(offsetof(struct nvme_id_ctrl, vs) == 3072);
 #define NVME_ID_VWC_FLUSH_ALL_NO  0x04 /* Flush with NSID FFFFFFFFh is refused */
 #define NVME_ID_VWC_FLUSH_ALL_YES 0x06 /* ... flushes all namespaces */
 
-#define NVME_ID_NWPC_SET	       0x01 /* none and set */
-#define NVME_ID_NWPC_UNTIL_POWER_CYCLE 0x02
+#define NVME_ID_NWPC_SET 0x01 /* none and set */
 
 #define NVME_ID_SGLS_SUPPORTED	(1u << 0) /* bits 1:0; byte granularity, no alignment */
 #define NVME_ID_SGLS_DWORD	(2u << 0) /* ... dword alignment and granularity */

@@ -7,7 +7,7 @@ import nvmetcp
 from control import A, B, BASE, Control, haulctl, start, wait_for  # noqa: F401 (start is a fixture)
 from test_reservation import EA_AR, PTPL_ON, WE, Host
 
-WRITE_PROTECT, SET, UNTIL = 0x84, 1, 2
+WRITE_PROTECT, SET = 0x84, 1
 
 
 def status(hauld):
@@ -71,16 +71,14 @@ def test_reservations(start, tmp_path):
 def test_write_protection(start, tmp_path):
     hauld = start(of_disk(tmp_path))
     with nvmetcp.Admin(hauld.address, A) as admin:
-        for nsid, state in ((1, SET), (2, UNTIL)):
-            assert admin.command(nvme.SET_FEATURES, nsid=nsid, cdw=(WRITE_PROTECT, state))[0].status == 0
+        assert admin.command(nvme.SET_FEATURES, nsid=1, cdw=(WRITE_PROTECT, SET))[0].status == 0
         seen, text = status(hauld)
-    keys = ("read_only", "configured_read_only", "write_protected", "write_protect", "write_protect_stored")
+    keys = ("read_only", "configured_read_only", "write_protected")
     assert [tuple(namespace(seen, A, nsid)[key] for key in keys) for nsid in (1, 2, 3)] == [
-        (True, False, True, "set", True), (True, False, True, "until-power-cycle", False),
-        (True, True, False, "none", False)]
+        (True, False, True), (False, False, False), (True, True, False)]
     lines = [line for line in text.splitlines() if line.startswith("  namespace ")]
-    assert "  write-protected by a host  " in lines[0] and "by a host until hauld ends  " in lines[1]
-    assert "  read-only  " in lines[2]
+    assert "  write-protected by a host  " in lines[0] and "  read-only  " in lines[2]
+    assert "protected" not in lines[1] and "read-only" not in lines[1]
 
 
 def test_shares_of_hosts(start):

@@ -9,7 +9,7 @@ import nvmetcp
 import pytest
 from events import NS_CHANGED, Host
 
-FID, NONE, SET, UNTIL, PERMANENT = 0x84, 0, 1, 2, 3
+FID, NONE, SET, UNTIL_POWER_CYCLE, PERMANENT = 0x84, 0, 1, 2, 3
 NOT_CHANGEABLE, WRITE_PROTECTED = 0x10E, 0x020
 ALL = 0xFFFFFFFF
 NQN = "nqn.2026-11.io.haul:protect"
@@ -57,7 +57,7 @@ def write(queue, nsid=1, slba=0):
 def test_a_protected_namespace_is_read_only_to_all_hosts(hauld):
     with nvmetcp.Admin(hauld.address, NQN) as admin, admin.io_queue() as queue, \
             nvmetcp.Admin(hauld.address, NQN, hostnqn="nqn.2026-11.io.haul:b") as other, other.io_queue() as theirs:
-        assert admin.identify(1)[1][531] == 3, "NWPC: none, set, until the power cycle"
+        assert admin.identify(1)[1][531] == 1, "NWPC: none and set"
         assert get(admin) == NONE and get(admin, sel=3) == 6 and get(admin, sel=1) == NONE
         assert write(queue) == 0
         assert put(other, SET) == 0
@@ -75,24 +75,24 @@ def test_a_protected_namespace_is_read_only_to_all_hosts(hauld):
         assert admin.identify(0, nsid=1)[1][99] == 0
 
 
-def test_until_the_power_cycle_nothing_changes_it(hauld):
+@pytest.mark.parametrize("state", [UNTIL_POWER_CYCLE, PERMANENT, 4, 7])
+def test_states_that_nwpc_does_not_offer_are_refused(hauld, state):
+    """8.12.1: the second and third only with a Replay Protected Memory Block, whose RPMBS is 0 here."""
     with nvmetcp.Admin(hauld.address, NQN) as admin, admin.io_queue() as queue:
-        assert put(admin, UNTIL, nsid=2) == 0
-        assert get(admin, nsid=2) == UNTIL
-        assert put(admin, UNTIL, nsid=2) == 0, "it is so already"
-        for state in (NONE, SET):
-            assert put(admin, state, nsid=2) == NOT_CHANGEABLE
-        assert write(queue, nsid=2) == WRITE_PROTECTED
+        assert admin.identify(1)[1][312:316] == bytes(4), "RPMBS"
+        for before in (NONE, SET):
+            assert put(admin, before) == 0
+            assert put(admin, state) == nvme.INVALID_FIELD
+            assert get(admin) == before
+            assert write(queue) == (WRITE_PROTECTED if before else 0)
+
+
+def test_a_reset_leaves_it(hauld):
+    with nvmetcp.Admin(hauld.address, NQN) as admin:
+        assert put(admin, SET) == 0
         assert admin.property_set(nvme.CC, 0).status == 0
         admin.enable()
-        assert get(admin, nsid=2) == UNTIL, "a reset is none"
-
-
-@pytest.mark.parametrize("state", [PERMANENT, 4, 7])
-def test_states_that_nwpc_does_not_offer_are_refused(hauld, state):
-    with nvmetcp.Admin(hauld.address, NQN) as admin:
-        assert put(admin, state) == nvme.INVALID_FIELD
-        assert get(admin) == NONE
+        assert get(admin) == SET
 
 
 @pytest.mark.parametrize("nsid, expect", [(3, nvme.INVALID_FIELD), (0, nvme.INVALID_NAMESPACE),
@@ -207,10 +207,10 @@ def test_a_host_that_writes_all_the_time_sees_one_edge(hauld):
         busy.error = None
 
 
-def test_protection_is_there_after_a_restart_unless_it_was_until_then(hauld, start_hauld):
+def test_protection_is_there_after_a_restart(hauld, start_hauld):
     """8.12, figure 596"""
     with nvmetcp.Admin(hauld.address, NQN) as admin:
-        assert put(admin, SET) == put(admin, UNTIL, nsid=2) == 0
+        assert put(admin, SET) == put(admin, SET, nsid=2) == put(admin, NONE, nsid=2) == 0
         assert len(list(hauld.state.iterdir())) == 1
     assert hauld.stop() == 0
     hauld = start_hauld("--config", str(hauld.path), "--state", str(hauld.state))
@@ -218,8 +218,7 @@ def test_protection_is_there_after_a_restart_unless_it_was_until_then(hauld, sta
         assert [get(admin, nsid) for nsid in (1, 2)] == [SET, NONE]
         assert write(queue, 1) == WRITE_PROTECTED and write(queue, 2) == 0
         assert admin.identify(0, nsid=1)[1][99] == 1
-        assert put(admin, UNTIL) == 0, "then it ends with the next one"
-        assert put(admin, NONE) == NOT_CHANGEABLE
+        assert put(admin, NONE) == 0 and write(queue, 1) == 0
 
 
 def test_a_host_that_changes_it_all_the_time_holds_up_nobody(hauld):
