@@ -17,17 +17,20 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 struct cli {
 	struct haul_loop *loop;
 	struct haul_ctrl *ctrl;
-	const char *uri;
+	const char *uri;     /* NULL: none was given, where it is optional */
+	const char *sysroot; /* haul doctor; or NULL */
 	bool json;
 };
 
 struct cli_command {
 	const char *name;
 	const char *help; /* one line */
+	bool uri_is_optional;
 	/* 0 or CLI_FAILED; has said why. CLI has a loop and is cleaned up by the caller. */
 	int (*run)(struct cli *cli);
 };
 extern const struct cli_command cli_discover;
+extern const struct cli_command cli_doctor;
 extern const struct cli_command cli_id;
 
 /* One line on stderr. */

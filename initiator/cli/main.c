@@ -14,7 +14,7 @@
 
 #include "proto/base/std_fds.h"
 
-static const struct cli_command *const cli_commands[] = {&cli_discover, &cli_id};
+static const struct cli_command *const cli_commands[] = {&cli_discover, &cli_doctor, &cli_id};
 #define CLI_NR_COMMANDS (sizeof(cli_commands) / sizeof(cli_commands[0]))
 
 static struct haul_loop *cli_signal_loop;
@@ -119,10 +119,11 @@ static void cli_help(void)
 {
 	puts("haul looks at NVMe over Fabrics targets.\n");
 	for (size_t i = 0; i < CLI_NR_COMMANDS; i++)
-		printf("  haul %-8s URI [--json]   %s\n", cli_commands[i]->name,
-			cli_commands[i]->help);
+		printf("  haul %-8s %-5s [--json]   %s\n", cli_commands[i]->name,
+			cli_commands[i]->uri_is_optional ? "[URI]" : "URI", cli_commands[i]->help);
 	puts("\n"
 	     "  --engine=io_uring|epoll   instead of the best there is\n"
+	     "  --sysroot=DIR             doctor: /sys, /proc, /dev and /etc are below DIR\n"
 	     "  --help, --version\n\n"
 	     "URI is rdma://HOST[:PORT][/NQN[/NSID]][?option=value&...] or tcp://..., such as\n"
 	     "  tcp://192.0.2.1    tcp://[2001:db8::1]:4420/nqn.2014-08.org.example:disk/1?hdgst=1\n"
@@ -182,8 +183,8 @@ static int cli_run(const struct cli_command *command, struct cli *cli, const cha
 static int cli_main(int argc, char **argv)
 {
 	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
-		{"engine", required_argument, NULL, 'e'}, {"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'}, {0}};
+		{"engine", required_argument, NULL, 'e'}, {"sysroot", required_argument, NULL, 's'},
+		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {0}};
 	const struct cli_command *command;
 	struct cli cli = {0};
 	const char *engine = NULL;
@@ -197,6 +198,9 @@ static int cli_main(int argc, char **argv)
 			break;
 		case 'e':
 			engine = optarg;
+			break;
+		case 's':
+			cli.sysroot = optarg;
 			break;
 		case 'h':
 			cli_help();
@@ -213,11 +217,13 @@ static int cli_main(int argc, char **argv)
 	command = cli_find(argv[optind]);
 	if (!command)
 		return cli_usage("there is no command ", argv[optind]);
-	if (argc - optind < 2)
+	if (cli.sysroot && command != &cli_doctor)
+		return cli_usage("--sysroot is not for haul ", command->name);
+	if (argc - optind < 2 && !command->uri_is_optional)
 		return cli_usage("the URI of a target is missing, such as tcp://192.0.2.1", "");
 	if (argc - optind > 2)
 		return cli_usage("one URI is enough: what is ", argv[optind + 2]);
-	cli.uri = argv[optind + 1];
+	cli.uri = argv[optind + 1]; /* or NULL, the array's end */
 	return cli_run(command, &cli, engine);
 }
 

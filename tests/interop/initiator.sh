@@ -15,7 +15,24 @@ haul_and_engine_use_a_kernel_target() {
 	/usr/bin/python3 -m json.tool $tmp.id || fail "haul id --json printed no JSON"
 	grep -q 67108864 $tmp.id || fail "haul id does not know the disk's size"
 	engine_fio "$1://$address/$nqn/1"
+	haul_doctor_finds_the_way "$1"
 	kernel_is_calm
+}
+
+# The VM's soft-RoCE is seen as it is, and each step to the kernel's target. There may be other problems: a small limit of locked
+# memory, for one.
+haul_doctor_finds_the_way() {
+	local line
+	"$haul" doctor "$1://$address/$nqn/1" > $tmp.doctor
+	cat $tmp.doctor
+	for line in '^ok  *discovery ' "^ok  *controller  *$nqn: Linux" '^ok  *reads  *200 of 4096 bytes'; do
+		grep -q "$line" $tmp.doctor || fail "haul doctor has no line $line"
+	done
+	[ "$1" = tcp ] && return
+	for line in '^ok  *connections ' '^ok  *RDMA device  *rxe0 (in software)' '^ok  *verbs  *rxe0 is /dev/infiniband/uverbs0' \
+		'^ok  *port  *rxe0/1 is active: RoCE at ' '^ok  *IP address  *rxe0/1 has ' "^ok  *route  *through rxe0/1, from $address "; do
+		grep -q "$line" $tmp.doctor || fail "haul doctor has no line $line"
+	done
 }
 
 # The kernel lets subsystems have any name: found, shown and written to under it, and taken without being named.
