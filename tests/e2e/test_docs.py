@@ -94,7 +94,7 @@ def test_example_of_the_library_runs(target, tmp_path):
 
 def test_examples_of_haul_run(target):
     lines = literals("initiator/haul.1")[-1].splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     for line in lines:
         # Another target, the same options.
         line = re.sub(r"\w+://[^'?]*(\?[^']*)?", lambda m: target.hauld.uri + (m.group(1) or ""), line)
@@ -103,7 +103,9 @@ def test_examples_of_haul_run(target):
         line = line.replace("haul ", f"{HAUL} ", 1)
         done = subprocess.run(["sh", "-c", line], env=environment(target.transport), capture_output=True, text=True,
                               timeout=60)
-        assert done.returncode == 0 and NQN in done.stdout, f"{line}: {done.stderr}"
+        # The machine that is made for tests has no RDMA device in sysfs, which doctor minds.
+        expected = 1 if " doctor " in line and target.transport == "rdma" else 0
+        assert done.returncode == expected and NQN in done.stdout, f"{line}: {done.stderr}"
 
 
 def test_examples_of_the_engine_run(target, tmp_path):
