@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Dataset Management (NVM command set 1.0 3.2.3): deallocation; all other attributes are advice
- * that nothing here can use.
+ * that nothing here can use. While the volatile write cache is off (NVMe base 2.0 5.27.1.4) what is
+ * deallocated is so on the medium, like what is written: one flush for all ranges, before the end.
  */
 #include <errno.h>
 
@@ -35,6 +36,16 @@ static uint16_t cmd_dsm_check_ranges(const struct request *request)
 
 static bool cmd_dsm_submit_next(struct request *request);
 
+static void cmd_dsm_flush(struct request *request)
+{
+	if (!request->conn->settings.write_through) {
+		request_complete(request, 0);
+		return;
+	}
+	request->io.op = BACKEND_FLUSH;
+	request_submit(request, cmd_io_done);
+}
+
 static void cmd_dsm_done(struct done *done, int res, unsigned flags)
 {
 	struct request *request = container_of(done, struct request, io.done);
@@ -45,8 +56,10 @@ static void cmd_dsm_done(struct done *done, int res, unsigned flags)
 	/* Advisory: what cannot be deallocated stays. */
 	if (res == -EOPNOTSUPP)
 		res = 0;
-	if (res || !cmd_dsm_submit_next(request))
+	if (res)
 		request_complete(request, cmd_io_status(&request->io, res));
+	else if (!cmd_dsm_submit_next(request))
+		cmd_dsm_flush(request);
 }
 
 /* One range at a time: 256 of one command shall not crowd out others. False: no further one. */
@@ -79,6 +92,7 @@ static void cmd_dsm_run(struct request *request)
 	uint16_t status = cmd_dsm_check_ranges(request);
 
 	request->io.op = BACKEND_DISCARD;
+	request->io.fua = false;
 	if (status || !deallocate || !request->ns->queue->backend->geometry.can_discard ||
 		!cmd_dsm_submit_next(request))
 		request_complete(request, status);

@@ -67,6 +67,42 @@ static void disk_does(struct host *host, enum backend_op op, bool fua, int resul
 	sim_settle(host->sim);
 }
 
+/* Of two ranges. */
+static uint16_t send_deallocation(struct host *host, struct sim_conn *queue)
+{
+	struct nvme_cmd cmd = sim_cmd(NVME_OPC_DSM, 1, 2 * sizeof(struct nvme_dsm_range));
+	struct nvme_dsm_range *ranges;
+	struct sim *sim = host->sim;
+
+	cmd.dsm.nr = 1;
+	cmd.dsm.attributes = le32(NVME_DSM_AD);
+	sim->auto_pull = false;
+	send_cmd(host, queue, cmd);
+	ranges = container_of(queue->conn->moving.next, struct request, moving)->bytes;
+	for (unsigned i = 0; i < 2; i++)
+		ranges[i] = (struct nvme_dsm_range){.slba = le64(8 * i), .nlb = le32(4)};
+	sim->keeps_data = true;
+	assert_true(sim_do_pull(queue, 0));
+	sim->keeps_data = false;
+	sim->auto_pull = true;
+	sim_settle(sim);
+	return le16_get(cmd.cid);
+}
+
+/* Two ranges are one flush. */
+static void assert_deallocates(struct host *host, struct sim_conn *queue, bool through)
+{
+	uint16_t cid = send_deallocation(host, queue);
+
+	disk_does(host, BACKEND_DISCARD, false, 0);
+	disk_does(host, BACKEND_DISCARD, false, 0);
+	assert_int_equal(host->sim->status[cid], through ? SIM_NO_ANSWER : 0);
+	if (through)
+		disk_does(host, BACKEND_FLUSH, false, 0);
+	assert_int_equal(host->sim->status[cid], 0);
+	assert_true(list_empty(&host->sim->ios));
+}
+
 /* Of each command that writes, on QUEUE. */
 static void assert_writes(struct host *host, struct sim_conn *queue, bool through)
 {
@@ -84,6 +120,7 @@ static void assert_writes(struct host *host, struct sim_conn *queue, bool throug
 	send_cmd(host, queue, copy);
 	disk_does(host, BACKEND_READ, false, 0);
 	disk_does(host, BACKEND_WRITE, through, 0);
+	assert_deallocates(host, queue, through);
 	send_cmd(host, queue, sim_rw(NVME_OPC_READ, 8, 1));
 	disk_does(host, BACKEND_READ, false, 0);
 }
@@ -130,6 +167,34 @@ static void a_cache_that_cannot_be_flushed_is_told(void **state)
 	disk_does(&host, BACKEND_FLUSH, false, -EIO);
 	assert_int_equal(host.sim->status[off] & NVME_STATUS_CODE_MASK, NVME_SC_WRITE_FAULT);
 	assert_writes(&host, host.queues[1], true);
+	sim_destroy(host.sim);
+}
+
+/* Nothing that a host is told of has not happened: a medium that cannot keep it, and one that
+ * cannot deallocate, which is advice. */
+static void a_deallocation_that_does_not_reach_the_medium_fails(void **state)
+{
+	static const struct {
+		int first, second, flush;
+		uint16_t status;
+	} cases[] = {
+		{0, 0, -EIO, NVME_SC_WRITE_FAULT},
+		{-EOPNOTSUPP, -EOPNOTSUPP, 0, 0},
+		{0, -EOPNOTSUPP, -EIO, NVME_SC_WRITE_FAULT},
+	};
+	struct host host = setup();
+
+	(void)state;
+	assert_int_equal(host.sim->status[send_cache(&host, false)], 0);
+	host.sim->auto_disk = false;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint16_t cid = send_deallocation(&host, host.queues[0]);
+
+		disk_does(&host, BACKEND_DISCARD, false, cases[i].first);
+		disk_does(&host, BACKEND_DISCARD, false, cases[i].second);
+		disk_does(&host, BACKEND_FLUSH, false, cases[i].flush);
+		assert_int_equal(host.sim->status[cid] & NVME_STATUS_CODE_MASK, cases[i].status);
+	}
 	sim_destroy(host.sim);
 }
 
@@ -218,6 +283,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_cache_that_is_off_is_written_through_on_every_queue),
 		cmocka_unit_test(a_cache_that_cannot_be_flushed_is_told),
+		cmocka_unit_test(a_deallocation_that_does_not_reach_the_medium_fails),
 		cmocka_unit_test(another_controller_and_a_reset_have_the_cache_on),
 		cmocka_unit_test(a_host_that_goes_meanwhile_leaves_nothing),
 		cmocka_unit_test(interruptions_and_delays_are_told_to_whoever_knows_them),
