@@ -197,6 +197,22 @@ def test_an_abort_that_finds_nothing_says_so(start, sqid):
     assert cqe.status == 0 and cqe.dw0 & 1, cqe
 
 
+def test_as_many_aborts_at_once_as_acl_says_are_all_carried_out(hauld, start):
+    """Base 2.0 5.1, 5.17: ACL is 0's based, and what it allows is never Abort Command Limit Exceeded (103h). The next
+    burst comes as soon as the one before is answered."""
+    host, other = start(), TcpHost(hauld)
+    acl = other.admin.identify(1)[1][258] + 1
+    other.close()
+    for _ in range(50):
+        cids = [host.admin.cid() for _ in range(acl)]
+        for own in cids:
+            abort = nvme.command(nvme.ABORT, cid=own, cdw=(0x7FFF << 16,))
+            host.admin.send(host.admin.capsule(abort) if host.kind == "tcp" else abort)
+        for own in cids:
+            cqe = host.admin.finish(own)[0] if host.kind == "tcp" else host.admin.response(own)
+            assert cqe.status == 0 and cqe.dw0 & 1, cqe
+
+
 # --- reset and shutdown --------------------------------------------------------------------------------
 
 def test_a_reset_ends_the_queues_and_lets_new_ones_in(start):
