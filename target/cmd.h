@@ -46,10 +46,8 @@ const struct cmd *cmd_admin_find(uint8_t opcode);
 const struct cmd *cmd_discovery_find(uint8_t opcode);
 const struct cmd *cmd_io_find(uint8_t opcode);
 
-/* The largest data of one command, and MDTS that says so (2^8 pages of 4 KiB). */
-#define CMD_MDTS      8
-#define CMD_MAX_BYTES (1u << 20)
-static_assert(4096u << CMD_MDTS == CMD_MAX_BYTES);
+/* The largest buffer that one command has: a listener's "mdts" is no more. */
+#define CMD_MAX_BYTES	   (1u << 20)
 /* Of Write Zeroes: 65536 blocks of 512 bytes. Linux takes MDTS where it is told none, and cannot
  * send more blocks. */
 #define CMD_WZSL	   13

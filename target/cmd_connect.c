@@ -32,6 +32,12 @@ uint16_t cmd_connect_refuse_cmd(struct request *request, size_t offset)
 	return NVME_SC_CONNECT_INVALID_PARAM | NVME_STATUS_DNR;
 }
 
+/* CAP.MQES is of I/O queues only (NVMe base 2.0 3.1.3.1). */
+static uint32_t cmd_connect_max_depth(const struct conn *conn, uint32_t qid)
+{
+	return qid ? conn->port->option[TRANSPORT_MAX_QUEUE_SIZE] : conn->ops->max_admin_depth;
+}
+
 static uint16_t cmd_connect_check_queue(struct request *request)
 {
 	const struct conn *conn = request->conn;
@@ -42,7 +48,7 @@ static uint16_t cmd_connect_check_queue(struct request *request)
 	if (qid > CTRL_MAX_IO_QUEUES ||
 		(conn->expected_qid != CONN_QID_UNKNOWN && qid != conn->expected_qid))
 		return cmd_connect_refuse_cmd(request, offsetof(struct nvme_connect, qid));
-	if (depth < 2 || depth > conn->ops->max_depth ||
+	if (depth < 2 || depth > cmd_connect_max_depth(conn, qid) ||
 		(conn->expected_depth && depth != conn->expected_depth))
 		return cmd_connect_refuse_cmd(request, offsetof(struct nvme_connect, sqsize));
 	return 0;
@@ -109,6 +115,8 @@ static void cmd_connect_succeed(struct request *request)
 	 * Then the controller goes with the connection. */
 	if (conn_set_depth(conn, le16_get(request->cmd.connect.sqsize) + 1u))
 		conn_close(conn, "out of memory for its queue");
+	if (conn->qid)
+		conn->in_capsule_max = conn->port->option[TRANSPORT_IN_CAPSULE];
 	conn->connected = conn->state == CONN_LIVE;
 	conn->flow_control_disabled = request->cmd.connect.cattr & NVME_CONNECT_CATTR_NO_SQFLOW;
 	loop_timer_cancel(conn->reactor->loop, &conn->handshake);

@@ -105,7 +105,7 @@ uint16_t cmd_io_prepare_transfer(struct request *request, enum backend_op op)
 
 	if (status)
 		return status;
-	if (request->io.extent > CMD_MAX_BYTES)
+	if (request->io.extent > request->conn->transfer_max)
 		return CMD_INVALID_FIELD;
 	request->io.length = (uint32_t)request->io.extent;
 	request->data_len = request->io.length;

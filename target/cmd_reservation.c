@@ -139,7 +139,7 @@ static uint16_t cmd_report_prepare(struct request *request)
 	/* The shorter form has no room for identifiers of 128 bits, which are all there are. */
 	if (!(report->eds & NVME_RESERVATION_REPORT_EDS))
 		return NVME_SC_HOSTID_FORMAT | NVME_STATUS_DNR;
-	if (length > CMD_MAX_BYTES)
+	if (length > request->conn->transfer_max)
 		return CMD_INVALID_FIELD;
 	request->data_len = (uint32_t)length;
 	return 0;

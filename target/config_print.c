@@ -18,6 +18,7 @@
 #include "target/catalog.h"
 #include "target/ns_identity.h"
 #include "target/port.h"
+#include "target/size.h"
 #include "target/target.h"
 #include "target/transport.h"
 
@@ -98,17 +99,12 @@ static void config_print_bytes(
 	fputs("\"\n", print->file);
 }
 
-/* In the largest unit that says it exactly. */
 static void config_print_size(struct config_print *print, const char *key, uint64_t bytes)
 {
-	static const char *const units[] = {"", "K", "M", "G", "T", "P"};
-	unsigned unit = 0;
+	char text[SIZE_TEXT];
 
-	while (bytes % 1024 == 0 && unit + 1 < ARRAY_SIZE(units)) {
-		bytes /= 1024;
-		unit++;
-	}
-	fprintf(print->file, "%s%" PRIu64 "%s\n", key, bytes, units[unit]);
+	size_format(bytes, text);
+	fprintf(print->file, "%s%s\n", key, text);
 }
 
 /* --- listeners and referrals ----------------------------------------------------------------- */
@@ -136,11 +132,7 @@ static void config_print_port_options(struct nvme_uri *uri, const struct port *p
 			continue;
 		uri->nr_options++;
 		snprintf(to->key, sizeof(to->key), "%s", option->key);
-		if (option->is_switch)
-			snprintf(
-				to->value, sizeof(to->value), "%s", port->option[i] ? "on" : "off");
-		else
-			snprintf(to->value, sizeof(to->value), "%u", port->option[i]);
+		port_describe_option(option, port->option[i], to->value);
 	}
 }
 

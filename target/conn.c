@@ -13,7 +13,6 @@
 #include "proto/base/log.h"
 #include "proto/link/address.h"
 #include "proto/nvme/identify.h"
-#include "proto/nvme/tcp.h"
 #include "target/catalog.h"
 #include "target/ctrl.h"
 #include "target/error_log.h"
@@ -39,7 +38,7 @@ static uint32_t conn_nr_slots(uint32_t depth)
 
 static size_t conn_requests_bytes(const struct conn *conn)
 {
-	return (size_t)conn_nr_slots(conn->ops->max_depth) * sizeof(struct request);
+	return (size_t)conn_nr_slots(conn->max_depth) * sizeof(struct request);
 }
 
 /* "connection 12 (tcp 10.0.0.7:51234, queue 1)", for the log. */
@@ -64,15 +63,6 @@ void conn_log(struct conn *conn, const char *format, ...)
 	conn_describe(conn, who);
 	log_line_limited(share_log_limit(conn->share), loop_now_ns(conn->reactor->loop),
 		LOG_LEVEL_INFO, "%s: %s", who, what);
-}
-
-uint32_t conn_inline_limit(const struct conn *conn)
-{
-	/* NVMe TCP 1.0c 3.3.2.1: admin and fabrics commands may always bring 8 KiB. */
-	bool tcp_admin = conn->qid == 0 && conn->ops->trtype == NVME_TRTYPE_TCP;
-	uint32_t least = tcp_admin ? NVME_TCP_ADMIN_IN_CAPSULE : 0;
-
-	return max_of(conn->ops->max_inline, least);
 }
 
 /* --- the end --------------------------------------------------------------------------------- */
@@ -279,7 +269,7 @@ int conn_set_depth(struct conn *conn, uint32_t depth)
 {
 	int error;
 
-	if (depth < conn->depth || depth > conn->ops->max_depth)
+	if (depth < conn->depth || depth > conn->max_depth)
 		return -EINVAL;
 	error = slots_grow(&conn->slots, conn_nr_slots(depth));
 	if (!error)
@@ -304,6 +294,18 @@ static int conn_alloc_requests(struct conn *conn)
 	return 0;
 }
 
+/* Until Connect says that it is an I/O queue it may be an admin queue. */
+static void conn_take_limits(struct conn *conn)
+{
+	const struct transport_ops *ops = conn->ops;
+	const uint32_t *limit = conn->port->option;
+
+	conn->max_depth = max_of(limit[TRANSPORT_MAX_QUEUE_SIZE], ops->max_admin_depth);
+	conn->in_capsule_max = max_of(limit[TRANSPORT_IN_CAPSULE], ops->admin_in_capsule);
+	conn->transfer_max = limit[TRANSPORT_MDTS];
+	conn->msdbd = limit[TRANSPORT_IN_CAPSULE] > ops->msdbd_in_capsule ? 1 : ops->msdbd;
+}
+
 static struct conn *conn_create(const struct transport_handover *handover)
 {
 	struct conn *conn = calloc(1, sizeof(*conn));
@@ -314,6 +316,7 @@ static struct conn *conn_create(const struct transport_handover *handover)
 	conn->reactor = reactor;
 	conn->port = handover->port;
 	conn->ops = conn->port->ops;
+	conn_take_limits(conn);
 	conn->peer = handover->peer;
 	conn->conns_share = handover->share;
 	conn->load = TARGET_LOAD_IO;

@@ -72,6 +72,12 @@ struct conn {
 	uint32_t expected_qid;
 	uint32_t expected_depth; /* HSQSIZE + 1: Connect must ask for the same */
 
+	/* Of its listener's limits (enum transport_limit), where commands look. */
+	uint32_t max_depth;	 /* the most that DEPTH may be, whichever queue it is */
+	uint32_t in_capsule_max; /* bytes of data that a command may bring with it */
+	uint32_t transfer_max;	 /* bytes of data of a command */
+	uint32_t msdbd;
+
 	uint32_t depth;	    /* entries of the submission queue; 1 before Connect on TCP */
 	struct slots slots; /* of requests: 2 x depth, for the host may reuse a capsule early */
 	struct request *requests; /* owned; zero pages until first used */
@@ -128,7 +134,7 @@ struct transport_handover {
 void conn_accept(struct port *port, struct transport_handover *handover);
 
 /* Opens the requests for a submission queue of DEPTH entries. It is 1 when start() is called, which
- * may know better; Connect sets it for good. -EINVAL: less than before, or deeper than max_depth.
+ * may know better; Connect sets it for good. -EINVAL: less than before, or deeper than MAX_DEPTH.
  */
 int conn_set_depth(struct conn *conn, uint32_t depth) must_check;
 
@@ -155,9 +161,6 @@ void conn_is_admin(struct conn *conn);
 /* It lives and has commands in flight, other than those that wait for an event or have come too
  * late. */
 bool conn_has_commands(const struct conn *conn);
-
-/* In-capsule bytes that a command on this queue may bring. */
-uint32_t conn_inline_limit(const struct conn *conn);
 
 /* Another catalog counts: its subsystem, or its listener, may be gone. */
 void conn_follow(struct conn *conn, const struct catalog *catalog);

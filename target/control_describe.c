@@ -17,6 +17,7 @@
 #include "target/port.h"
 #include "target/reservation_owner.h"
 #include "target/target.h"
+#include "target/transport.h"
 
 /* Of all namespaces together, 2 MiB of text; what is left out is counted. */
 #define DESCRIBE_MAX_REGISTRANTS 16384
@@ -71,6 +72,28 @@ static void describe_target(struct json_object *status, const struct control *co
 
 /* --- the catalog ----------------------------------------------------------------------------- */
 
+/* All of them, and as an URI has them those that are not as they are without a word. */
+static void describe_options(struct json_object *json, const struct port *port)
+{
+	struct json_object *options = control_json_object(json, "options");
+	struct json_object *given = control_json_list(json, "given");
+	char value[PORT_OPTION_TEXT], text[PORT_OPTION_TEXT + 32];
+
+	for (uint32_t i = 0; i < port->ops->nr_options; i++) {
+		const struct transport_option *option = &port->ops->options[i];
+
+		if (option->kind == TRANSPORT_SWITCH)
+			control_json_flag(options, option->key, port->option[i]);
+		else
+			control_json_number(options, option->key, port->option[i]);
+		if (port->option[i] == option->unless_given)
+			continue;
+		port_describe_option(option, port->option[i], value);
+		snprintf(text, sizeof(text), "%s=%s", option->key, value);
+		json_object_array_add(given, json_object_new_string(text));
+	}
+}
+
 static void describe_listeners(struct json_object *status, const struct catalog *catalog)
 {
 	struct json_object *list = control_json_list(status, "listeners");
@@ -82,6 +105,7 @@ static void describe_listeners(struct json_object *status, const struct catalog 
 		port_describe(catalog->port[i], text);
 		control_json_text(json, "uri", text);
 		control_json_number(json, "id", catalog->port[i]->portid);
+		describe_options(json, catalog->port[i]);
 	}
 }
 

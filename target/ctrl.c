@@ -150,7 +150,7 @@ static void ctrl_replace_expired(struct loop_timer *timer)
 
 uint64_t ctrl_cap(const struct ctrl *ctrl)
 {
-	uint64_t mqes = ctrl->admin->ops->max_depth - 1;
+	uint64_t mqes = ctrl->admin->port->option[TRANSPORT_MAX_QUEUE_SIZE] - 1;
 
 	return mqes << NVME_CAP_MQES_SHIFT | NVME_CAP_CQR |
 	       (uint64_t)CTRL_CAP_TO << NVME_CAP_TO_SHIFT | NVME_CAP_CSS_NVM |

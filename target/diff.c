@@ -63,15 +63,15 @@ static const struct port *diff_find_address(const struct catalog *catalog, const
 }
 
 static void diff_port_option(struct diff_list *list, const struct transport_option *option,
-	uint8_t before, uint8_t after)
+	uint32_t before, uint32_t after)
 {
+	char text[2][PORT_OPTION_TEXT];
+
 	if (before == after)
 		return;
-	if (option->is_switch)
-		diff_list_add(list, "%s %s -> %s", option->key, before ? "on" : "off",
-			after ? "on" : "off");
-	else
-		diff_list_add(list, "%s %u -> %u", option->key, before, after);
+	port_describe_option(option, before, text[0]);
+	port_describe_option(option, after, text[1]);
+	diff_list_add(list, "%s %s -> %s", option->key, text[0], text[1]);
 }
 
 static void diff_port_options(

@@ -91,7 +91,7 @@ static void discovery_make_entry(const struct conn *conn, const struct port *por
 	entry->subtype = subsys->discovery ? NVME_SUBTYPE_CURRENT_DISCOVERY : NVME_SUBTYPE_NVM;
 	/* "Not required" would say that the port can do TLS; nvme-cli then insists on a key. */
 	entry->treq = NVME_TREQ_SECURE_UNSPECIFIED | NVME_TREQ_NO_SQFLOW;
-	entry->asqsz = le16((uint16_t)min_of(port->ops->max_depth, (uint32_t)UINT16_MAX));
+	entry->asqsz = le16((uint16_t)port->ops->max_admin_depth);
 	entry->portid = le16(port->portid);
 	discovery_address(conn, port, &address);
 	discovery_set_address(&address, address_port(&port->address), entry);

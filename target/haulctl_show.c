@@ -91,9 +91,16 @@ static void show_target(struct json_object *target)
 			show_number(target, "cntlid_min"), show_number(target, "cntlid_max"));
 }
 
+static void show_given(struct json_object *option)
+{
+	printf("  %s", json_object_get_string(option));
+}
+
 static void show_listener(struct json_object *listener)
 {
-	printf("  %s\n", show_text(listener, "uri"));
+	printf("  %s", show_text(listener, "uri"));
+	show_each(listener, "given", show_given);
+	putchar('\n');
 }
 
 static void show_referral(struct json_object *referral)

@@ -13,6 +13,7 @@
 #include "target/error_log.h"
 #include "target/fused.h"
 #include "target/identify_ctrls.h"
+#include "target/port.h"
 #include "target/reactor.h"
 #include "target/smart.h"
 #include "target/subsys.h"
@@ -24,6 +25,8 @@
 #define IDENTIFY_FIRMWARE  HAUL_VERSION
 /* Of all namespaces that there can be. */
 #define IDENTIFY_MAX_BLOCK 4096u
+/* CAP.MPSMIN, which MDTS counts in powers of two. */
+#define IDENTIFY_PAGE	   4096u
 /* A shutdown takes as long as the disks need to flush. Linux waits this long for it, or 5 s when it
  * is told nothing. */
 #define IDENTIFY_RTD3E_US  (CTRL_CAP_TO * 500000u)
@@ -34,15 +37,29 @@ static void identify_text(char *field, size_t size, const char *text)
 		memset(field, ' ', size);
 }
 
+static uint8_t identify_mdts(uint32_t bytes)
+{
+	uint8_t mdts = 0;
+
+	while (IDENTIFY_PAGE << mdts < bytes)
+		mdts++;
+	return mdts;
+}
+
+static uint32_t identify_fused_bytes(const struct ctrl *ctrl)
+{
+	return min_of(FUSED_MAX_BYTES, ctrl->admin->transfer_max);
+}
+
 static void identify_ctrl_common(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 {
-	const struct transport_ops *ops = ctrl->admin->ops;
+	const uint32_t *limit = ctrl->admin->port->option;
 	const char *nqn;
 
 	identify_text(id->sn, sizeof(id->sn), ctrl->subsys->serial);
 	identify_text(id->mn, sizeof(id->mn), IDENTIFY_MODEL);
 	identify_text(id->fr, sizeof(id->fr), IDENTIFY_FIRMWARE);
-	id->mdts = CMD_MDTS;
+	id->mdts = identify_mdts(limit[TRANSPORT_MDTS]);
 	id->cntlid = le16(ctrl->cntlid);
 	id->ver = le32(CTRL_VERSION);
 	id->ctratt = le32(NVME_ID_CTRATT_HOSTID_128 | NVME_ID_CTRATT_TBKAS);
@@ -51,14 +68,14 @@ static void identify_ctrl_common(const struct ctrl *ctrl, struct nvme_id_ctrl *i
 	id->kas = le16(CTRL_KAS_MS / 100);
 	id->sqes = NVME_SQES << 4 | NVME_SQES;
 	id->cqes = NVME_CQES << 4 | NVME_CQES;
-	id->maxcmd = le16((uint16_t)min_of(ops->max_depth, 65535u));
-	id->sgls = le32(ops->sgls);
+	id->maxcmd = le16((uint16_t)limit[TRANSPORT_MAX_QUEUE_SIZE]);
+	id->sgls = le32(ctrl->admin->ops->sgls);
 	nqn = ctrl->subsys->discovery ? ctrl->reactor->target->settings.discovery_nqn
 				      : ctrl->subsys->nqn;
 	memcpy(id->subnqn, nqn, strlen(nqn));
-	id->ioccsz = le32((uint32_t)(sizeof(struct nvme_cmd) + ops->max_inline) / 16);
+	id->ioccsz = le32((uint32_t)(sizeof(struct nvme_cmd) + limit[TRANSPORT_IN_CAPSULE]) / 16);
 	id->iorcsz = le32(sizeof(struct nvme_cqe) / 16);
-	id->msdbd = ops->msdbd;
+	id->msdbd = (uint8_t)ctrl->admin->msdbd;
 }
 
 /* NVMe base 2.0 8.1. A namespace may change its group. */
@@ -102,7 +119,7 @@ static uint16_t identify_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	id->ocfs = le16(NVME_ID_OCFS_FORMAT_0);
 	id->fuses = le16(NVME_ID_FUSES_COMPARE_WRITE);
 	/* AWUN, AWUPF: 0, a block. A pair may be as long in blocks of any size. */
-	id->acwu = le16(FUSED_MAX_BYTES / IDENTIFY_MAX_BLOCK - 1);
+	id->acwu = le16((uint16_t)(identify_fused_bytes(ctrl) / IDENTIFY_MAX_BLOCK - 1));
 	id->vwc = NVME_ID_VWC_FLUSH_ALL_YES |
 		  (ctrl->subsys->volatile_cache ? NVME_ID_VWC_PRESENT : 0);
 	if (write_protect_offered(ctrl->reactor->target))
@@ -122,7 +139,7 @@ static uint16_t identify_lbas(const struct ns *ns, uint32_t bytes)
 }
 
 /* NVM command set 1.0 5.8.2. All but NOIOB are 0's based, and what is not known is a block. */
-static void identify_ns_optimal(const struct ns *ns, struct nvme_id_ns *id)
+static void identify_ns_optimal(const struct ctrl *ctrl, const struct ns *ns, struct nvme_id_ns *id)
 {
 	const struct backend_limits *limits = &ns->place->backend->geometry.limits;
 	uint32_t write = max_of(identify_lbas(ns, limits->write_bytes), 1);
@@ -131,7 +148,7 @@ static void identify_ns_optimal(const struct ns *ns, struct nvme_id_ns *id)
 
 	id->noiob = le16(identify_lbas(ns, limits->boundary_bytes));
 	/* No command writes more than MDTS. */
-	if (optimal % write || optimal < write || limits->optimal_bytes > CMD_MAX_BYTES)
+	if (optimal % write || optimal < write || limits->optimal_bytes > ctrl->admin->transfer_max)
 		optimal = write;
 	if (write == 1 && discard == 1 && optimal == 1)
 		return;
@@ -144,10 +161,10 @@ static void identify_ns_optimal(const struct ns *ns, struct nvme_id_ns *id)
 /* NAWUN, NAWUPF: 0, as the controller's, which is all that disks promise (NVM command
  * set 1.0 2.1.4).
  */
-static void identify_ns_atomic(const struct ns *ns, struct nvme_id_ns *id)
+static void identify_ns_atomic(const struct ctrl *ctrl, const struct ns *ns, struct nvme_id_ns *id)
 {
 	id->nsfeat |= NVME_ID_NSFEAT_ATOMICS;
-	id->nacwu = le16((uint16_t)((FUSED_MAX_BYTES >> ns->lba_shift) - 1));
+	id->nacwu = le16((uint16_t)((identify_fused_bytes(ctrl) >> ns->lba_shift) - 1));
 }
 
 static void identify_ns_copy(const struct ns *ns, struct nvme_id_ns *id)
@@ -185,8 +202,8 @@ static uint16_t identify_ns(const struct ctrl *ctrl, const struct ns *ns, struct
 	id->dlfeat =
 		NVME_ID_DLFEAT_DEAC | (geometry->discard_zeroes ? NVME_ID_DLFEAT_READ_ZEROES : 0);
 	id->nvmcap = le128(ns->nr_lbas << ns->lba_shift);
-	identify_ns_optimal(ns, id);
-	identify_ns_atomic(ns, id);
+	identify_ns_optimal(ctrl, ns, id);
+	identify_ns_atomic(ctrl, ns, id);
 	identify_ns_copy(ns, id);
 	id->nsattr = ns->read_only ? NVME_ID_NSATTR_WRITE_PROTECTED : 0;
 	memcpy(id->nguid, ns->nguid, sizeof(id->nguid));

@@ -202,7 +202,7 @@ uint16_t cmd_get_log_prepare(struct request *request)
 	if (!page)
 		return NVME_SC_LOG_PAGE_INVALID | NVME_STATUS_DNR;
 	/* An index offset is for pages that say so in page 00h; none of ours does. */
-	if (length > CMD_MAX_BYTES || offset % 4 || (get->ot & NVME_GET_LOG_OT))
+	if (length > request->conn->transfer_max || offset % 4 || (get->ot & NVME_GET_LOG_OT))
 		return CMD_INVALID_FIELD;
 	if (!page->of_ns && !log_page_is_of_ctrl(request))
 		return CMD_INVALID_FIELD;

@@ -14,40 +14,62 @@
 #include "proto/nvme/fabrics.h"
 #include "target/conn.h"
 #include "target/reactor.h"
+#include "target/size.h"
 #include "target/target.h"
 #include "target/transport.h"
 
 /* As many as wait for a listener's first moment; the others may try again. */
 #define PORT_MAX_EARLY 64
 
-static int port_parse_switch(
-	const struct nvme_uri_option *option, uint8_t *ret, char *why, size_t why_size)
+static bool port_parse_switch(const char *text, uint32_t *ret)
 {
-	bool on = !strcmp(option->value, "on");
-
-	if (!on && strcmp(option->value, "off")) {
-		snprintf(why, why_size, "option %s=%s of the listener is not 'on' or 'off'",
-			option->key, option->value);
-		return -EINVAL;
-	}
-	*ret = on;
-	return 0;
+	*ret = !strcmp(text, "on");
+	return *ret || !strcmp(text, "off");
 }
 
-static int port_parse_number(
-	const struct nvme_uri_option *option, uint8_t *ret, char *why, size_t why_size)
+static bool port_parse_number(const char *text, uint32_t *ret)
 {
 	char *end;
-	unsigned long number = strtoul(option->value, &end, 0);
+	unsigned long number;
 
-	if (*end || end == option->value || option->value[0] == '-' || number > UINT8_MAX) {
-		snprintf(why, why_size,
-			"option %s=%s of the listener is not a number from 0 to 255", option->key,
-			option->value);
-		return -EINVAL;
+	errno = 0;
+	number = strtoul(text, &end, 0);
+	if (errno || *end || end == text || text[0] < '0' || text[0] > '9' || number > UINT32_MAX)
+		return false;
+	*ret = (uint32_t)number;
+	return true;
+}
+
+static bool port_parse_size(const char *text, uint32_t *ret)
+{
+	uint64_t size = 0;
+
+	if (strcmp(text, "0") != 0 && (size_parse(text, &size) || size > UINT32_MAX))
+		return false;
+	*ret = (uint32_t)size;
+	return true;
+}
+
+static bool port_parse_kind(enum transport_option_kind kind, const char *text, uint32_t *ret)
+{
+	switch (kind) {
+	case TRANSPORT_SWITCH:
+		return port_parse_switch(text, ret);
+	case TRANSPORT_NUMBER:
+		return port_parse_number(text, ret);
+	case TRANSPORT_SIZE:
+		return port_parse_size(text, ret);
 	}
-	*ret = (uint8_t)number;
-	return 0;
+	return false;
+}
+
+static bool port_option_fits(const struct transport_option *option, uint32_t value)
+{
+	if (option->kind == TRANSPORT_SWITCH)
+		return true;
+	return value >= option->min && value <= option->max &&
+	       !(option->step && value % option->step) &&
+	       !(option->power_of_two && (value & (value - 1)));
 }
 
 static void port_tell_options(
@@ -67,11 +89,19 @@ static int port_parse_option(
 	const struct transport_ops *ops = port->ops;
 
 	for (uint32_t i = 0; i < ops->nr_options; i++) {
-		if (strcmp(option->key, ops->options[i].key))
+		const struct transport_option *known = &ops->options[i];
+		uint32_t value;
+
+		if (strcmp(option->key, known->key))
 			continue;
-		return ops->options[i].is_switch
-			       ? port_parse_switch(option, &port->option[i], why, why_size)
-			       : port_parse_number(option, &port->option[i], why, why_size);
+		if (port_parse_kind(known->kind, option->value, &value) &&
+			port_option_fits(known, value)) {
+			port->option[i] = value;
+			return 0;
+		}
+		snprintf(why, why_size, "option %s=%s of the listener is not %s", option->key,
+			option->value, known->right);
+		return -EINVAL;
 	}
 	port_tell_options(ops, option->key, why, why_size);
 	return -EINVAL;
@@ -152,6 +182,22 @@ void port_describe(const struct port *port, char ret_text[PORT_TEXT])
 
 	address_format(&port->address, address);
 	snprintf(ret_text, PORT_TEXT, "%s://%s", port->ops->name, address);
+}
+
+void port_describe_option(
+	const struct transport_option *option, uint32_t value, char ret_text[PORT_OPTION_TEXT])
+{
+	switch (option->kind) {
+	case TRANSPORT_SWITCH:
+		snprintf(ret_text, PORT_OPTION_TEXT, "%s", value ? "on" : "off");
+		break;
+	case TRANSPORT_NUMBER:
+		snprintf(ret_text, PORT_OPTION_TEXT, "%u", value);
+		break;
+	case TRANSPORT_SIZE:
+		size_format(value, ret_text);
+		break;
+	}
 }
 
 /* --- on the first reactor -------------------------------------------------------------------- */

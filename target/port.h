@@ -18,9 +18,10 @@
 struct reactor;
 struct transport_handover;
 struct transport_ops;
+struct transport_option;
 struct transport_port; /* defined by each transport for itself */
 
-#define PORT_MAX_OPTIONS 4 /* the most that a transport has is three */
+#define PORT_MAX_OPTIONS 8 /* the most that a transport has is seven */
 
 struct port {
 	struct reactor *reactor; /* the first */
@@ -29,8 +30,8 @@ struct port {
 	struct sockaddr_storage address; /* after listen() with the real port number */
 	uint16_t portid;
 	bool ipv6_only; /* a wildcard whose IPv4 is another listener's: set by listen() */
-	uint8_t option[PORT_MAX_OPTIONS]; /* of the URI, as ops->options has them */
-	uint32_t nr_refs;		  /* the control thread's */
+	uint32_t option[PORT_MAX_OPTIONS]; /* of the URI, as ops->options has them */
+	uint32_t nr_refs;		   /* the control thread's */
 
 	/* The first reactor's. */
 	bool listening;	   /* listen() has succeeded */
@@ -71,5 +72,10 @@ void port_release(struct port *port);
 /* "tcp://127.0.0.1:4420" of a port that listens. */
 #define PORT_TEXT 128
 void port_describe(const struct port *port, char ret_text[PORT_TEXT]);
+
+/* The value of an option as an URI has it: "off", "128K". */
+#define PORT_OPTION_TEXT 32
+void port_describe_option(
+	const struct transport_option *option, uint32_t value, char ret_text[PORT_OPTION_TEXT]);
 
 #endif

@@ -45,8 +45,8 @@ static uint16_t request_check_sgl(struct request *request)
 	const struct conn *conn = request->conn;
 	const struct cmd *command = request->command;
 	const struct nvme_sgl_limits limits = {
-		.in_capsule_max = conn_inline_limit(conn),
-		.msdbd = conn->ops->msdbd ? conn->ops->msdbd : 1u,
+		.in_capsule_max = conn->in_capsule_max,
+		.msdbd = conn->msdbd,
 		.keyed = conn->ops->sgls & NVME_ID_SGLS_KEYED,
 	};
 	uint16_t status = nvme_sgl_parse(

@@ -6,6 +6,8 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,4 +37,16 @@ int size_parse(const char *text, uint64_t *ret)
 		return -ERANGE;
 	*ret = number << shift;
 	return 0;
+}
+
+void size_format(uint64_t size, char ret_text[SIZE_TEXT])
+{
+	static const char *const units[] = {"", "K", "M", "G", "T", "P"};
+	unsigned unit = 0;
+
+	while (size && size % 1024 == 0 && unit + 1 < ARRAY_SIZE(units)) {
+		size /= 1024;
+		unit++;
+	}
+	snprintf(ret_text, SIZE_TEXT, "%" PRIu64 "%s", size, units[unit]);
 }

@@ -15,22 +15,50 @@
 struct reactor;
 struct transport_state; /* what a transport keeps per reactor (RDMA: its devices) */
 
+enum transport_option_kind {
+	TRANSPORT_SWITCH, /* "on" or "off" */
+	TRANSPORT_NUMBER,
+	TRANSPORT_SIZE, /* in bytes, with a unit if one likes: "128K" */
+};
+
 /* An option of a listener's URI; its value is in port->option, at its place among all. */
 struct transport_option {
 	const char *key;
-	bool is_switch; /* "on" or "off"; otherwise a number from 0 to 255 */
-	uint8_t unless_given;
+	enum transport_option_kind kind;
+	uint32_t unless_given;
+	uint32_t min, max;
+	uint32_t step;	   /* it is a multiple of that; 0: of 1 */
+	bool power_of_two; /* it is one */
+	const char *right; /* such values, for people */
 };
 
+/* The first options of every transport. What a controller announces of them its queues keep to:
+ * all are of one listener. */
+enum transport_limit {
+	TRANSPORT_MAX_QUEUE_SIZE, /* entries of an I/O queue: CAP.MQES */
+	TRANSPORT_IN_CAPSULE,	  /* bytes of data in a capsule of an I/O queue: IOCCSZ */
+	TRANSPORT_MDTS,		  /* bytes of data of a command */
+	NR_TRANSPORT_LIMITS
+};
+
+/* One that all have. The least is what MDTS can say (0 is no limit); the most a buffer of the
+ * pool. */
+#define TRANSPORT_OPTION_MDTS                                                                  \
+	{                                                                                      \
+		.key = "mdts", .kind = TRANSPORT_SIZE, .unless_given = 1u << 20, .min = 8192,  \
+		.max = 1u << 20, .power_of_two = true, .right = "a power of two from 8K to 1M" \
+	}
+
 struct transport_ops {
-	const char *name;    /* "rdma", "tcp": the URI's scheme */
-	uint8_t trtype;	     /* discovery log */
-	uint32_t max_inline; /* in-capsule bytes of I/O queues; admin queues on TCP: 8 KiB */
-	uint32_t sgls;	     /* Identify Controller SGLS */
-	uint8_t msdbd;	     /* data block descriptors a command may hold */
-	uint32_t max_depth;  /* submission queue entries */
-	const struct transport_option *options;
-	uint32_t nr_options; /* up to PORT_MAX_OPTIONS */
+	const char *name;	   /* "rdma", "tcp": the URI's scheme */
+	uint8_t trtype;		   /* discovery log */
+	uint32_t admin_in_capsule; /* in-capsule bytes that an admin queue takes in any case */
+	uint32_t sgls;		   /* Identify Controller SGLS */
+	uint8_t msdbd;		   /* data block descriptors a command may hold, or 1 ... */
+	uint32_t msdbd_in_capsule; /* ... where there may be more in-capsule data than that */
+	uint32_t max_admin_depth;  /* entries of an admin submission queue */
+	const struct transport_option *options; /* the limits first */
+	uint32_t nr_options;			/* up to PORT_MAX_OPTIONS */
 
 	int (*listen)(struct port *port, char *why, size_t why_size);
 	void (*unlisten)(struct port *port);

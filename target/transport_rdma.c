@@ -22,21 +22,13 @@
 #define TRANSPORT_RDMA_MAX_ADMIN_DEPTH 128
 
 /* Of a listener's URI. */
-enum transport_rdma_option { TRANSPORT_RDMA_OPTION_TOS, NR_TRANSPORT_RDMA_OPTIONS };
-static_assert(NR_TRANSPORT_RDMA_OPTIONS <= PORT_MAX_OPTIONS);
+enum transport_rdma_option {
+	TRANSPORT_RDMA_OPTION_TOS = NR_TRANSPORT_LIMITS,
+	NR_TRANSPORT_RDMA_OPTIONS
+};
+static_assert((int)NR_TRANSPORT_RDMA_OPTIONS <= PORT_MAX_OPTIONS);
 
 /* --- what a reactor keeps ------------------------------------------------------------------ */
-
-static int transport_rdma_dev_added(struct rdma_devs *devs, struct rdma_dev *dev)
-{
-	int result = rdma_srq_create(dev, TRANSPORT_RDMA_MAX_SLOTS, &dev->srq);
-
-	(void)devs;
-	if (result)
-		log_error("rdma: %s has no shared receive queue for us: %s", rdma_dev_name(dev),
-			strerror(-result));
-	return result;
-}
 
 int transport_rdma_state(struct reactor *reactor, struct transport_state **ret)
 {
@@ -58,7 +50,6 @@ int transport_rdma_state(struct reactor *reactor, struct transport_state **ret)
 	}
 	state->rdma.devs.iwarp_access = IBV_ACCESS_REMOTE_WRITE;
 	state->rdma.devs.comp_vector = reactor->index;
-	state->rdma.devs.added = transport_rdma_dev_added;
 	list_init(&state->ports);
 	reactor->transport_state[TRANSPORT_RDMA] = state;
 	*ret = state;
@@ -74,8 +65,7 @@ static uint32_t transport_rdma_receives_left(const struct reactor *reactor)
 	if (!state)
 		return 0;
 	list_for_each_entry (dev, &state->rdma.devs.list, node)
-		if (dev->srq)
-			left = max_of(left, rdma_srq_left(dev->srq));
+		left = max_of(left, rdma_srq_most_left(dev));
 	return left;
 }
 
@@ -109,9 +99,9 @@ static void transport_rdma_refuse(struct transport_handover *handover)
 
 static void transport_rdma_requested(struct transport_port *tp, const struct rdma_cm_note *note)
 {
-	static const struct nvme_rdma_cm_limits limits = {.max_qid = CTRL_MAX_IO_QUEUES,
+	const struct nvme_rdma_cm_limits limits = {.max_qid = CTRL_MAX_IO_QUEUES,
 		.max_admin_depth = TRANSPORT_RDMA_MAX_ADMIN_DEPTH,
-		.max_io_depth = TRANSPORT_RDMA_MAX_DEPTH};
+		.max_io_depth = tp->port->option[TRANSPORT_MAX_QUEUE_SIZE]};
 	struct transport_rdma_handover *rh;
 	struct nvme_rdma_cm_params params;
 	uint16_t status;
@@ -153,7 +143,7 @@ static void transport_rdma_port_event(struct rdma_cm_owner *owner, const struct 
 static int transport_rdma_bind(struct rdma_cm_id *id, const struct port *port)
 {
 	struct sockaddr_storage address = port->address;
-	uint8_t tos = port->option[TRANSPORT_RDMA_OPTION_TOS];
+	uint8_t tos = (uint8_t)port->option[TRANSPORT_RDMA_OPTION_TOS];
 	int on = 1;
 
 	(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on));
@@ -264,16 +254,32 @@ static void transport_rdma_unlisten(struct port *port)
 }
 
 static const struct transport_option transport_rdma_options[NR_TRANSPORT_RDMA_OPTIONS] = {
-	[TRANSPORT_RDMA_OPTION_TOS] = {.key = "tos"},
+	[TRANSPORT_MAX_QUEUE_SIZE] = {.key = "max_queue_size",
+		.kind = TRANSPORT_NUMBER,
+		.unless_given = TRANSPORT_RDMA_MAX_DEPTH,
+		.min = 2,
+		.max = TRANSPORT_RDMA_MAX_DEPTH,
+		.right = "a number from 2 to 1024"},
+	[TRANSPORT_IN_CAPSULE] = {.key = "in_capsule",
+		.kind = TRANSPORT_SIZE,
+		.unless_given = TRANSPORT_RDMA_IN_CAPSULE,
+		.max = TRANSPORT_RDMA_MAX_IN_CAPSULE,
+		.step = RDMA_SLOT_PAGE,
+		.right = "0, 4K, 8K, 12K or 16K"},
+	[TRANSPORT_MDTS] = TRANSPORT_OPTION_MDTS,
+	[TRANSPORT_RDMA_OPTION_TOS] = {.key = "tos",
+		.kind = TRANSPORT_NUMBER,
+		.max = UINT8_MAX,
+		.right = "a number from 0 to 255"},
 };
 
 const struct transport_ops transport_rdma_ops = {
 	.name = "rdma",
 	.trtype = NVME_TRTYPE_RDMA,
-	.max_inline = RDMA_SLOT_DATA_BYTES,
 	.sgls = NVME_ID_SGLS_SUPPORTED | NVME_ID_SGLS_KEYED | NVME_ID_SGLS_OFFSET,
 	.msdbd = NVME_SGL_MAX_PIECES,
-	.max_depth = TRANSPORT_RDMA_MAX_DEPTH,
+	.msdbd_in_capsule = TRANSPORT_RDMA_IN_CAPSULE,
+	.max_admin_depth = TRANSPORT_RDMA_MAX_ADMIN_DEPTH,
 	.options = transport_rdma_options,
 	.nr_options = NR_TRANSPORT_RDMA_OPTIONS,
 	.listen = transport_rdma_listen,

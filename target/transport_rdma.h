@@ -15,10 +15,15 @@
 #include "target/transport.h"
 
 /* Deeper than any known host asks for (Linux: 256); each entry costs a slot of 4 KiB. */
-#define TRANSPORT_RDMA_MAX_DEPTH 1024
-/* Slots of one reactor and device, in 64 MiB taken as they come. A host alone may have half of it:
- * 64 queues of the default depth. */
-#define TRANSPORT_RDMA_MAX_SLOTS 16384
+#define TRANSPORT_RDMA_MAX_DEPTH      1024
+/* Slots of one reactor, device and size, in 64 MiB taken as they come. A host alone may have half
+ * of it: 64 queues of the default depth and size. */
+#define TRANSPORT_RDMA_MAX_SLOTS      16384
+#define TRANSPORT_RDMA_MAX_MEMORY     (64u << 20)
+/* In-capsule data of I/O queues, unless the listener says otherwise: a page. Hosts 5.4 to 5.12
+ * corrupt larger in-capsule writes when MSDBD is more than 1, so then it is. */
+#define TRANSPORT_RDMA_IN_CAPSULE     RDMA_SLOT_PAGE
+#define TRANSPORT_RDMA_MAX_IN_CAPSULE (4 * RDMA_SLOT_PAGE)
 
 /* What a reactor keeps of RDMA: made with its first listener or connection. */
 struct transport_state {
@@ -62,7 +67,8 @@ struct transport_conn {
 	struct rdma_cm_id *id;
 	struct rdma_ep ep;
 	enum transport_rdma_state state;
-	uint32_t depth;		 /* what was admitted to the shared receive queue */
+	struct rdma_srq *srq;
+	uint32_t depth;		 /* what was admitted to SRQ */
 	uint32_t max_reads;	 /* negotiated */
 	struct rdma_memory cqes; /* one response for each request */
 	struct list early;	 /* slots that came before ESTABLISHED */

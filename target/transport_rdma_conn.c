@@ -57,6 +57,7 @@ static int transport_rdma_ep_make(struct transport_conn *tc, struct rdma_dev *de
 {
 	const struct rdma_ep_params params = {
 		.nr_sends = tc->depth + tc->max_reads + RDMA_EP_MIN_SENDS,
+		.srq = tc->srq,
 		.nr_sges = 1,
 		.inline_bytes = sizeof(struct nvme_cqe),
 	};
@@ -95,26 +96,43 @@ static uint32_t transport_rdma_max_reads(
 	return min_of(device, (uint32_t)handover->initiator_depth);
 }
 
+/* Of slots with room for what the listener lets capsules bring. */
+static int transport_rdma_choose_srq(struct transport_conn *tc, struct rdma_dev *dev)
+{
+	uint32_t in_capsule = tc->conn->port->option[TRANSPORT_IN_CAPSULE];
+	uint32_t max_slots =
+		TRANSPORT_RDMA_MAX_MEMORY / max_of(in_capsule, (uint32_t)RDMA_SLOT_PAGE);
+	int result;
+
+	max_slots = min_of(max_slots, (uint32_t)TRANSPORT_RDMA_MAX_SLOTS);
+	result = rdma_srq_get(dev, in_capsule, max_slots, &tc->srq);
+	if (result)
+		log_line_limited(&dev->devs->limit, loop_now_ns(tc->conn->reactor->loop),
+			LOG_LEVEL_ERROR, "rdma: %s has no shared receive queue for us: %s",
+			rdma_dev_name(dev), strerror(-result));
+	return result;
+}
+
 /* The receives are the host's as far as its share goes. */
-static int transport_rdma_admit(struct transport_conn *tc, struct rdma_dev *dev)
+static int transport_rdma_admit(struct transport_conn *tc)
 {
 	struct share *share = tc->conn->share;
-	uint32_t left = rdma_srq_left(dev->srq);
+	uint32_t left = rdma_srq_left(tc->srq);
 	int result;
 
 	if (!share_may_take(share->nr_receives, tc->depth, left)) {
 		share_log_refusal(share, "RDMA receives", share->nr_receives, left);
 		return -ENOSPC;
 	}
-	result = rdma_srq_admit(dev->srq, tc->depth);
+	result = rdma_srq_admit(tc->srq, tc->depth);
 	if (!result)
 		share->nr_receives += tc->depth;
 	return result;
 }
 
-static void transport_rdma_release(struct transport_conn *tc, struct rdma_dev *dev)
+static void transport_rdma_release(struct transport_conn *tc)
 {
-	rdma_srq_release(dev->srq, tc->depth);
+	rdma_srq_release(tc->srq, tc->depth);
 	tc->conn->share->nr_receives -= tc->depth;
 }
 
@@ -132,7 +150,9 @@ static int transport_rdma_make(struct transport_conn *tc, struct rdma_dev *dev,
 		result = -EINVAL;
 		goto put_dev;
 	}
-	result = transport_rdma_admit(tc, dev);
+	result = transport_rdma_choose_srq(tc, dev);
+	if (!result)
+		result = transport_rdma_admit(tc);
 	if (result)
 		goto put_dev;
 	/* Request slots are twice the depth. */
@@ -157,7 +177,7 @@ abort_ep:
 put_cqes:
 	rdma_memory_put(dev, &tc->cqes);
 release:
-	transport_rdma_release(tc, dev);
+	transport_rdma_release(tc);
 put_dev:
 	rdma_dev_put(dev);
 	return result;
@@ -294,7 +314,7 @@ void transport_rdma_free(struct conn *conn)
 	while ((node = list_pop_front(&tc->slots)))
 		rdma_slot_put(container_of(node, struct rdma_slot, node));
 	rdma_memory_put(tc->ep.dev, &tc->cqes);
-	transport_rdma_release(tc, tc->ep.dev);
+	transport_rdma_release(tc);
 	rdma_dev_put(tc->ep.dev);
 	rdma_destroy_id(tc->id);
 	free(tc);

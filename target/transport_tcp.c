@@ -110,7 +110,7 @@ static void tcp_build_ic_resp(struct transport_conn *tc)
 		.pfv = le16(NVME_TCP_PFV),
 		.cpda = 0,
 		.dgst = tc->digests,
-		.maxh2cdata = le32(TCP_MAXH2CDATA),
+		.maxh2cdata = le32(tc->stream.rules.data_max),
 	};
 }
 
@@ -261,8 +261,9 @@ static int tcp_start(struct conn *conn, struct transport_handover *handover)
 	fd = -1;
 	if (ret)
 		goto free_tc;
-	tc->stream.rules.capsule_data_max = TCP_MAX_INLINE;
-	tc->stream.rules.data_max = TCP_MAXH2CDATA;
+	/* Which queue it is turns out later: what an I/O queue may not bring is refused then. */
+	tc->stream.rules.capsule_data_max = conn->in_capsule_max;
+	tc->stream.rules.data_max = min_of(TCP_MAXH2CDATA, conn->transfer_max);
 	conn->transport = tc;
 	tcp_stream_start(&tc->stream);
 	return 0;
@@ -292,18 +293,35 @@ static void tcp_free(struct conn *conn)
 }
 
 static const struct transport_option tcp_options[NR_TCP_OPTIONS] = {
-	[TCP_OPTION_HDGST] = {.key = "hdgst", .is_switch = true, .unless_given = true},
-	[TCP_OPTION_DDGST] = {.key = "ddgst", .is_switch = true, .unless_given = true},
-	[TCP_OPTION_TOS] = {.key = "tos"},
+	[TRANSPORT_MAX_QUEUE_SIZE] = {.key = "max_queue_size",
+		.kind = TRANSPORT_NUMBER,
+		.unless_given = TCP_MAX_QUEUE_SIZE,
+		.min = 2,
+		.max = TCP_MAX_QUEUE_SIZE,
+		.right = "a number from 2 to 1024"},
+	/* IOCCSZ counts 16 bytes. */
+	[TRANSPORT_IN_CAPSULE] = {.key = "in_capsule",
+		.kind = TRANSPORT_SIZE,
+		.unless_given = TCP_IN_CAPSULE,
+		.max = TCP_MAX_IN_CAPSULE,
+		.step = 16,
+		.right = "a multiple of 16 from 0 to 64K"},
+	[TRANSPORT_MDTS] = TRANSPORT_OPTION_MDTS,
+	[TCP_OPTION_HDGST] = {.key = "hdgst", .unless_given = true, .right = "'on' or 'off'"},
+	[TCP_OPTION_DDGST] = {.key = "ddgst", .unless_given = true, .right = "'on' or 'off'"},
+	[TCP_OPTION_TOS] = {.key = "tos",
+		.kind = TRANSPORT_NUMBER,
+		.max = UINT8_MAX,
+		.right = "a number from 0 to 255"},
 };
 
 const struct transport_ops transport_tcp_ops = {
 	.name = "tcp",
 	.trtype = NVME_TRTYPE_TCP,
-	.max_inline = TCP_MAX_INLINE,
+	.admin_in_capsule = NVME_TCP_ADMIN_IN_CAPSULE,
 	.sgls = NVME_ID_SGLS_SUPPORTED | NVME_ID_SGLS_OFFSET | NVME_ID_SGLS_TRANSPORT,
 	.msdbd = 1,
-	.max_depth = 1024,
+	.max_admin_depth = TCP_MAX_QUEUE_SIZE,
 	.options = tcp_options,
 	.nr_options = NR_TCP_OPTIONS,
 	.listen = tcp_listen,

@@ -11,19 +11,30 @@
 #include "target/transport.h"
 
 /*
- * In-capsule data of I/O queues. The admin queue must take 8 KiB (NVMe TCP 1.0c 3.3.2.1), so that
- * one bound serves all queues. More would not pay: a write of more than 8 KiB waits for the disk
- * longer than for an R2T, and what is in the stream already cannot be told to wait for a buffer.
+ * In-capsule data of I/O queues, unless the listener says otherwise. The admin queue must take
+ * 8 KiB (NVMe TCP 1.0c 3.3.2.1), so that one bound serves all queues. More seldom pays: a write of
+ * more than 8 KiB waits for the disk longer than for an R2T, and what is in the stream already
+ * cannot be told to wait for a buffer.
  */
-#define TCP_MAX_INLINE NVME_TCP_ADMIN_IN_CAPSULE
+#define TCP_IN_CAPSULE	   NVME_TCP_ADMIN_IN_CAPSULE
+/* Each command of a queue may have as much aside (transport_tcp_data.c). */
+#define TCP_MAX_IN_CAPSULE (64u << 10)
 
-/* Data of one H2CData PDU: a command of MDTS comes in eight, so that other commands of the queue
- * get their turn between. */
+/* Each entry costs address space for two requests, and pages when it is used. */
+#define TCP_MAX_QUEUE_SIZE 1024
+
+/* Data of one H2CData PDU: a command of the largest MDTS comes in eight, so that other commands of
+ * the queue get their turn between. */
 #define TCP_MAXH2CDATA (128u << 10)
 
 /* Of a listener's URI. The digests are on where the host asks for them, too. */
-enum tcp_option { TCP_OPTION_HDGST, TCP_OPTION_DDGST, TCP_OPTION_TOS, NR_TCP_OPTIONS };
-static_assert(NR_TCP_OPTIONS <= PORT_MAX_OPTIONS);
+enum tcp_option {
+	TCP_OPTION_HDGST = NR_TRANSPORT_LIMITS,
+	TCP_OPTION_DDGST,
+	TCP_OPTION_TOS,
+	NR_TCP_OPTIONS
+};
+static_assert((int)NR_TCP_OPTIONS <= PORT_MAX_OPTIONS);
 
 /* A host on its way to its reactor. */
 struct tcp_handover {

@@ -6,7 +6,7 @@
  * In-capsule data lies in the stream in front of everything else. While its command waits for a
  * buffer the stream stands still - unless other commands of this connection hold buffers and wait
  * for H2CData from the same stream, which would wait for each other. Then the capsule's data is
- * taken aside (at most TCP_MAX_INLINE for each command of the queue) and copied later.
+ * taken aside (at most TCP_MAX_IN_CAPSULE for each command of the queue) and copied later.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -80,7 +80,8 @@ static void tcp_port_ready(struct loop_poll *poll, uint32_t events)
 	(void)events;
 	for (uint32_t i = 0; i < TCP_ACCEPT_BUDGET && tp->port; i++) {
 		struct sockaddr_storage peer;
-		int fd, ret = sock_accept(tp->fd, tp->port->option[TCP_OPTION_TOS], &peer, &fd);
+		int fd, ret = sock_accept(
+				tp->fd, (uint8_t)tp->port->option[TCP_OPTION_TOS], &peer, &fd);
 
 		if (!ret) {
 			tcp_port_hand_over(tp, &peer, fd);

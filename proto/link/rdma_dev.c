@@ -269,8 +269,8 @@ static void rdma_dev_event(struct rdma_dev *dev, const struct rdma_async_note *n
 			rdma_dev_broken(dev, "the completion queue overran");
 		break;
 	case IBV_EVENT_SRQ_ERR:
-		if (dev->srq && note->element == rdma_srq_verbs(dev->srq))
-			rdma_dev_broken(dev, "the shared receive queue failed");
+		if (rdma_srq_is_of(dev, note->element))
+			rdma_dev_broken(dev, "a shared receive queue failed");
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 	case IBV_EVENT_WQ_FATAL:
@@ -457,7 +457,7 @@ static void rdma_dev_destroy(struct rdma_dev *dev)
 	if (dev->devs->removed)
 		dev->devs->removed(dev->devs, dev);
 	bufpool_registrar_del(dev->devs->pool, &dev->registrar);
-	rdma_srq_destroy(dev->srq);
+	rdma_srq_destroy_all(dev);
 	rdma_dev_queues_destroy(dev);
 	rdma_async_leave(&dev->async);
 	rdma_dev_unwatch(dev);
@@ -483,6 +483,7 @@ static void rdma_dev_init(struct rdma_dev *dev, struct rdma_devs *devs, struct i
 	dev->poller.arm = rdma_dev_arm;
 	list_init(&dev->poller.node);
 	list_init(&dev->node);
+	list_init(&dev->srqs);
 	loop_flush_init(&dev->cleanup, rdma_dev_cleanup);
 	dev->registrar.add = rdma_dev_pool_add;
 	dev->registrar.del = rdma_dev_pool_del;
@@ -544,7 +545,7 @@ static int rdma_dev_open(struct rdma_devs *devs, struct ibv_context *verbs, stru
 removed:
 	if (devs->removed)
 		devs->removed(devs, dev);
-	rdma_srq_destroy(dev->srq);
+	rdma_srq_destroy_all(dev);
 del_registrar:
 	bufpool_registrar_del(devs->pool, &dev->registrar);
 leave_async:

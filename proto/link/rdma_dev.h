@@ -17,7 +17,6 @@
 
 struct rdma_dev;
 struct rdma_ep;
-struct rdma_srq;
 
 /*
  * What every work request's wr_id points to. FN may look at more than wr_id and status only when
@@ -39,8 +38,8 @@ struct rdma_devs {
 	uint64_t *nr_doorbells; /* counts calls that post; may be NULL */
 	struct log_limit limit; /* of what short devices say at each attempt */
 	uint32_t nr_closing;	/* devices (and channels) that are not quite off the loop yet */
-	/* A device came or goes: for who has more to register with it, or needs its SRQ (ADDED
-	 * makes it). May be NULL. When ADDED fails the device is not used. */
+	/* A device came or goes: for who has more to register with it. May be NULL. When ADDED
+	 * fails the device is not used. */
 	int (*added)(struct rdma_devs *devs, struct rdma_dev *dev);
 	void (*removed)(struct rdma_devs *devs, struct rdma_dev *dev);
 };
@@ -65,8 +64,8 @@ struct rdma_dev {
 	uint32_t cq_used; /* completions that may be there at once: the sum of what was admitted */
 	bool armed;	  /* a notification was asked for and has not come */
 	uint32_t nr_users;
-	struct rdma_srq *srq; /* of a target; owned here */
-	struct list node;     /* devs' */
+	struct list srqs; /* of a target; owned here */
+	struct list node; /* devs' */
 	struct loop_poller poller;
 	struct loop_poll channel_poll;
 	struct rdma_async_member async;

@@ -426,8 +426,8 @@ static void rdma_ep_flush(struct loop_flush *flush)
 	struct rdma_ep *ep = container_of(flush, struct rdma_ep, flush);
 
 	/* Receives first: a response may let the peer send into a slot that is given back now. */
-	if (ep->dev->srq)
-		rdma_srq_flush(ep->dev->srq);
+	if (ep->srq)
+		rdma_srq_flush(ep->srq);
 	if (ep->state == RDMA_EP_IDLE || ep->state == RDMA_EP_LIVE)
 		while (rdma_ep_flush_recvs(ep))
 			;
@@ -499,7 +499,7 @@ static int rdma_ep_qp_create(struct rdma_ep *ep, const struct rdma_ep_params *pa
 		attr = (struct ibv_qp_init_attr){.qp_context = ep,
 			.send_cq = dev->cq,
 			.recv_cq = dev->cq,
-			.srq = params->nr_recvs ? NULL : rdma_srq_verbs(dev->srq),
+			.srq = ep->srq ? rdma_srq_verbs(ep->srq) : NULL,
 			.qp_type = IBV_QPT_RC,
 			.cap = {.max_send_wr = nr_sends,
 				.max_recv_wr = params->nr_recvs,
@@ -552,6 +552,7 @@ int rdma_ep_create(struct rdma_ep *ep, const struct rdma_ep_ops *ops, struct rdm
 		return -ENOSPC;
 	rdma_ep_init(ep, ops, dev, id);
 	ep->nr_recvs = params->nr_recvs;
+	ep->srq = params->nr_recvs ? NULL : params->srq;
 	ep->max_sges = min_of(params->nr_sges, (uint32_t)dev->attr.max_sge);
 	ep->max_sges = min_of(ep->max_sges, (uint32_t)RDMA_WR_SGES);
 	result = rdma_dev_admit(dev, nr_sends + params->nr_recvs);

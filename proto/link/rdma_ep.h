@@ -85,8 +85,9 @@ struct rdma_ep_ops {
 
 struct rdma_ep_params {
 	uint32_t nr_sends; /* work requests wanted in the send queue; at least RDMA_EP_MIN_SENDS */
-	uint32_t nr_recvs; /* receives; 0: the device's SRQ */
-	uint32_t nr_sges;  /* pieces a message may be gathered from */
+	uint32_t nr_recvs; /* receives; 0: those of SRQ */
+	struct rdma_srq *srq;
+	uint32_t nr_sges;      /* pieces a message may be gathered from */
 	uint32_t inline_bytes; /* of a message; what is granted may be less */
 };
 
@@ -105,6 +106,7 @@ struct rdma_ep {
 	const struct rdma_ep_ops *ops;
 	struct rdma_dev *dev;  /* the user holds it, like ID, until the queue pair is gone */
 	struct rdma_cm_id *id; /* the user's; it must outlive the queue pair */
+	struct rdma_srq *srq;  /* NULL: it has receives of its own */
 	struct ibv_qp *qp;
 	uint32_t qp_num;
 	enum rdma_ep_state state;

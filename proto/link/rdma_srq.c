@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The shared receive queue of a device on a loop and its slots.
+ * Shared receive queues of a device on a loop and their slots.
  */
 #include "proto/link/rdma_srq.h"
 
@@ -11,7 +11,7 @@
 #include "proto/base/log.h"
 #include "proto/link/rdma_ep.h"
 
-#define RDMA_SRQ_CHUNK_SLOTS 128 /* 0.5 MiB: the default depth of one queue */
+#define RDMA_SRQ_CHUNK_SLOTS 128 /* the default depth of one queue; 0.5 MiB with 4 KiB of data */
 
 struct rdma_srq_chunk {
 	struct rdma_srq *srq;
@@ -24,7 +24,9 @@ struct rdma_srq_chunk {
 struct rdma_srq {
 	struct rdma_dev *dev;
 	struct ibv_srq *verbs;
-	uint32_t nr_sges;   /* 2, or 1 on a device that cannot scatter */
+	struct list node; /* the device's */
+	uint32_t data_bytes;
+	uint32_t nr_sges;   /* 2, or 1 without data or on a device that cannot scatter */
 	uint32_t max_slots; /* the queue's size */
 	uint32_t nr_slots;
 	uint32_t nr_admitted;
@@ -60,9 +62,9 @@ static uint32_t rdma_srq_sges(
 	sge[0] = (struct ibv_sge){
 		.addr = (uintptr_t)slot->capsule, .length = RDMA_SLOT_CAPSULE_BYTES, .lkey = lkey};
 	sge[1] = (struct ibv_sge){
-		.addr = (uintptr_t)slot->data, .length = RDMA_SLOT_DATA_BYTES, .lkey = lkey};
+		.addr = (uintptr_t)slot->data, .length = srq->data_bytes, .lkey = lkey};
 	if (srq->nr_sges == 1)
-		sge[0].length += RDMA_SLOT_DATA_BYTES;
+		sge[0].length += srq->data_bytes;
 	return srq->nr_sges;
 }
 
@@ -137,41 +139,55 @@ static void rdma_srq_received(struct wc_done *done, const struct ibv_wc *wc)
 
 /* --- chunks -------------------------------------------------------------------------------- */
 
-static void rdma_srq_chunk_layout(struct rdma_srq_chunk *chunk, uint32_t nr_sges)
+/* The device takes only one piece: the command ends where the page of its data begins. */
+static bool rdma_srq_is_joined(const struct rdma_srq *srq)
 {
+	return srq->data_bytes && srq->nr_sges == 1;
+}
+
+static size_t rdma_srq_slot_bytes(const struct rdma_srq *srq)
+{
+	return (rdma_srq_is_joined(srq) ? RDMA_SLOT_PAGE : RDMA_SLOT_CAPSULE_BYTES) +
+	       (size_t)srq->data_bytes;
+}
+
+/* Apart, commands are behind all data. */
+static void rdma_srq_chunk_layout(struct rdma_srq_chunk *chunk)
+{
+	const struct rdma_srq *srq = chunk->srq;
 	unsigned char *memory = chunk->memory.bytes;
-	struct rdma_slot *slot;
-	uint32_t i;
+	unsigned char *commands = memory + (size_t)RDMA_SRQ_CHUNK_SLOTS * srq->data_bytes;
+	size_t i;
 
 	for (i = 0; i < RDMA_SRQ_CHUNK_SLOTS; i++) {
-		slot = &chunk->slots[i];
+		struct rdma_slot *slot = &chunk->slots[i];
+		unsigned char *data;
+
 		slot->chunk = chunk;
 		slot->done.fn = rdma_srq_received;
 		list_init(&slot->node);
-		if (nr_sges == 1) {
-			/* The command ends where a page of data begins. */
-			slot->data = memory + (2 * i + 1) * RDMA_SLOT_DATA_BYTES;
-			slot->capsule = (unsigned char *)slot->data - RDMA_SLOT_CAPSULE_BYTES;
+		if (rdma_srq_is_joined(srq)) {
+			data = memory + i * rdma_srq_slot_bytes(srq) + RDMA_SLOT_PAGE;
+			slot->capsule = data - RDMA_SLOT_CAPSULE_BYTES;
 		} else {
-			slot->data = memory + i * RDMA_SLOT_DATA_BYTES;
-			slot->capsule = memory + RDMA_SRQ_CHUNK_SLOTS * RDMA_SLOT_DATA_BYTES +
-					i * RDMA_SLOT_CAPSULE_BYTES;
+			data = memory + i * srq->data_bytes;
+			slot->capsule = commands + i * RDMA_SLOT_CAPSULE_BYTES;
 		}
+		slot->data = srq->data_bytes ? data : NULL;
 	}
 }
 
 static int rdma_srq_chunk_add(struct rdma_srq *srq)
 {
 	struct rdma_srq_chunk *chunk = calloc(1, sizeof(*chunk));
-	uint32_t i, slot_bytes = RDMA_SLOT_DATA_BYTES;
+	uint32_t i;
 	int result;
 
 	if (!chunk)
 		return -ENOMEM;
-	slot_bytes += srq->nr_sges == 1 ? RDMA_SLOT_DATA_BYTES : RDMA_SLOT_CAPSULE_BYTES;
 	chunk->srq = srq;
 	result = rdma_memory_get(
-		srq->dev, (size_t)RDMA_SRQ_CHUNK_SLOTS * slot_bytes, &chunk->memory);
+		srq->dev, RDMA_SRQ_CHUNK_SLOTS * rdma_srq_slot_bytes(srq), &chunk->memory);
 	if (result)
 		goto free_chunk;
 	/* Whatever a host does, not more receives than slots can complete at once. */
@@ -180,7 +196,7 @@ static int rdma_srq_chunk_add(struct rdma_srq *srq)
 		goto put_memory;
 	chunk->loop_buffer = loop_buffer_register(
 		srq->dev->devs->loop, chunk->memory.bytes, chunk->memory.length);
-	rdma_srq_chunk_layout(chunk, srq->nr_sges);
+	rdma_srq_chunk_layout(chunk);
 	list_init(&chunk->node);
 	list_push_back(&srq->chunks, &chunk->node);
 	srq->nr_slots += RDMA_SRQ_CHUNK_SLOTS;
@@ -207,7 +223,8 @@ static void rdma_srq_chunk_free(struct rdma_srq *srq, struct rdma_srq_chunk *chu
 
 /* --- life ---------------------------------------------------------------------------------- */
 
-int rdma_srq_create(struct rdma_dev *dev, uint32_t max_slots, struct rdma_srq **ret)
+static int rdma_srq_create(
+	struct rdma_dev *dev, uint32_t data_bytes, uint32_t max_slots, struct rdma_srq **ret)
 {
 	struct ibv_srq_init_attr attr = {0};
 	struct rdma_srq *srq;
@@ -219,8 +236,10 @@ int rdma_srq_create(struct rdma_dev *dev, uint32_t max_slots, struct rdma_srq **
 	if (!srq)
 		return -ENOMEM;
 	srq->dev = dev;
-	srq->nr_sges = min_of(2, dev->attr.max_srq_sge);
+	srq->data_bytes = data_bytes;
+	srq->nr_sges = data_bytes ? min_of(2, dev->attr.max_srq_sge) : 1;
 	srq->max_slots = min_of(max_slots, (uint32_t)dev->attr.max_srq_wr);
+	list_init(&srq->node);
 	list_init(&srq->chunks);
 	list_init(&srq->free);
 	loop_flush_init(&srq->flush, rdma_srq_flush_later);
@@ -232,17 +251,32 @@ int rdma_srq_create(struct rdma_dev *dev, uint32_t max_slots, struct rdma_srq **
 		free(srq);
 		return -error;
 	}
+	list_push_back(&dev->srqs, &srq->node);
 	*ret = srq;
 	return 0;
 }
 
-void rdma_srq_destroy(struct rdma_srq *srq)
+int rdma_srq_get(
+	struct rdma_dev *dev, uint32_t data_bytes, uint32_t max_slots, struct rdma_srq **ret)
+{
+	struct rdma_srq *srq;
+
+	assert(data_bytes % RDMA_SLOT_PAGE == 0);
+	list_for_each_entry (srq, &dev->srqs, node) {
+		if (srq->data_bytes != data_bytes)
+			continue;
+		*ret = srq;
+		return 0;
+	}
+	return rdma_srq_create(dev, data_bytes, max_slots, ret);
+}
+
+static void rdma_srq_destroy(struct rdma_srq *srq)
 {
 	struct rdma_srq_chunk *chunk, *after;
 	int error;
 
-	if (!srq)
-		return;
+	list_remove(&srq->node);
 	loop_flush_cancel(&srq->flush);
 	error = ibv_destroy_srq(srq->verbs);
 	if (error && !srq->dev->failed)
@@ -251,6 +285,34 @@ void rdma_srq_destroy(struct rdma_srq *srq)
 	list_for_each_entry_safe (chunk, after, &srq->chunks, node)
 		rdma_srq_chunk_free(srq, chunk);
 	free(srq);
+}
+
+void rdma_srq_destroy_all(struct rdma_dev *dev)
+{
+	struct rdma_srq *srq, *after;
+
+	list_for_each_entry_safe (srq, after, &dev->srqs, node)
+		rdma_srq_destroy(srq);
+}
+
+bool rdma_srq_is_of(const struct rdma_dev *dev, const void *element)
+{
+	const struct rdma_srq *srq;
+
+	list_for_each_entry (srq, &dev->srqs, node)
+		if (srq->verbs == element)
+			return true;
+	return false;
+}
+
+uint32_t rdma_srq_most_left(const struct rdma_dev *dev)
+{
+	const struct rdma_srq *srq;
+	uint32_t left = 0;
+
+	list_for_each_entry (srq, &dev->srqs, node)
+		left = max_of(left, rdma_srq_left(srq));
+	return left;
 }
 
 int rdma_srq_admit(struct rdma_srq *srq, uint32_t nr)

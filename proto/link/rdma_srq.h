@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The shared receive queue of a device on a loop, and the slots commands arrive in: 64 bytes for
- * the command and, page-aligned for direct I/O, 4 KiB for in-capsule data. Slots come in chunks,
+ * A shared receive queue of a device on a loop, and the slots commands arrive in: 64 bytes for the
+ * command and, page-aligned for direct I/O, room for in-capsule data, which is the same for all
+ * slots of the queue; a device has a queue for each size that is in use. Slots come in chunks,
  * as many as the admitted queues can fill at once, registered once with the device and once with
  * the loop: in-capsule data goes to disk from where it arrived. As no more commands are admitted
  * than there are slots, and a slot is posted again before the response that lets the host send
@@ -13,20 +14,29 @@
 #include "proto/link/rdma_dev.h"
 
 #define RDMA_SLOT_CAPSULE_BYTES 64
-#define RDMA_SLOT_DATA_BYTES	4096 /* hosts 5.4 to 5.12 corrupt larger in-capsule writes */
+#define RDMA_SLOT_PAGE		4096 /* what room for data is a multiple of */
+
+struct rdma_srq;
 
 struct rdma_slot {
 	struct wc_done done; /* the receive's wr_id */
 	struct rdma_srq_chunk *chunk;
 	void *capsule;
-	void *data;
+	void *data;	   /* NULL: the queue has no room for any */
 	uint32_t data_len; /* how much of DATA was filled */
 	struct list node;  /* of its user; the queue's while it is free */
 };
 
-int rdma_srq_create(struct rdma_dev *dev, uint32_t max_slots, struct rdma_srq **ret) must_check;
-/* No endpoint uses it and no slot is out. NULL is allowed. */
-void rdma_srq_destroy(struct rdma_srq *srq);
+/* The device's queue for DATA_BYTES, which is made at the first call, with at most MAX_SLOTS: the
+ * device's as long as it is there. */
+int rdma_srq_get(struct rdma_dev *dev, uint32_t data_bytes, uint32_t max_slots,
+	struct rdma_srq **ret) must_check;
+/* All of the device's: no endpoint uses them and no slot is out. */
+void rdma_srq_destroy_all(struct rdma_dev *dev);
+/* ELEMENT is one of the device's, as its events say. */
+bool rdma_srq_is_of(const struct rdma_dev *dev, const void *element);
+/* The most that rdma_srq_left() says of any. */
+uint32_t rdma_srq_most_left(const struct rdma_dev *dev);
 struct ibv_srq *rdma_srq_verbs(const struct rdma_srq *srq);
 
 /* Room for a queue of NR commands, or -ENOSPC (-ENOMEM). */

@@ -39,7 +39,7 @@ enum {
 	NR_REGIONS = 16,
 	NR_RECEIVES = 128,
 	NR_SENDS = 64,
-	CAPSULE_BYTES = 64 + 8192,
+	CAPSULE_BYTES = 64 + 32768,
 	CID_OFFSET = 2,	    /* in the command */
 	UNTOUCHED = 0xC5,   /* what a marked region is full of */
 	MAX_LINE = 1 << 22, /* a MiB as hexadecimal text, and some */

@@ -64,13 +64,15 @@ static const struct rdma_ep_ops pair_ep_ops = {
 
 /* --- connecting ---------------------------------------------------------------------------- */
 
-static int pair_make(struct side *side, const struct rdma_ep_params *params)
+static int pair_make(struct side *side, struct rdma_ep_params *params)
 {
 	int result = rdma_dev_get(&side->pair->rdma.devs, side->id->verbs, &side->dev);
 
 	if (result)
 		side->dev = NULL;
-	else
+	if (!result && !params->nr_recvs)
+		result = rdma_srq_get(side->dev, RDMA_SLOT_PAGE, 1024, &params->srq);
+	if (!result)
 		result = rdma_ep_create(&side->ep, &pair_ep_ops, side->dev, side->id, params);
 	side->has_ep = !result;
 	return result;
@@ -154,7 +156,7 @@ static int pair_accept(struct pair *pair)
 	if (!result)
 		result = pair_make(&pair->server, &pair->params[1]);
 	if (!result)
-		result = rdma_srq_admit(pair->server.ep.dev->srq, PAIR_SRQ_SLOTS);
+		result = rdma_srq_admit(pair->server.ep.srq, PAIR_SRQ_SLOTS);
 	if (!result)
 		pair->nr_slots = PAIR_SRQ_SLOTS;
 	pair->max_reads = min_of(pair->max_reads, (uint32_t)pair->request.initiator_depth);
@@ -263,7 +265,7 @@ void pair_disconnect(struct pair *pair)
 	pair_side_end(&pair->client);
 	pair_side_end(&pair->server);
 	if (pair->nr_slots)
-		rdma_srq_release(pair->server.dev->srq, pair->nr_slots);
+		rdma_srq_release(pair->server.ep.srq, pair->nr_slots);
 	pair->nr_slots = 0;
 	pair_dev_put(&pair->client);
 	pair_dev_put(&pair->server);
@@ -284,12 +286,6 @@ void pair_close(struct pair *pair)
 	rdma_loop_destroy(&pair->rdma);
 	bufpool_destroy(pair->pool);
 	loop_destroy(pair->loop);
-}
-
-static int pair_dev_added(struct rdma_devs *devs, struct rdma_dev *dev)
-{
-	(void)devs;
-	return rdma_srq_create(dev, 1024, &dev->srq);
 }
 
 static int pair_loop_create(struct loop **ret)
@@ -337,7 +333,6 @@ int pair_open(struct pair *pair)
 	result = rdma_loop_init(&pair->rdma, pair->loop, pair->pool, PAIR_ACCESS);
 	if (result)
 		return result;
-	pair->rdma.devs.added = pair_dev_added;
 	pair->rdma.devs.nr_doorbells = &pair->nr_doorbells;
 	if (rdma_create_id(pair->rdma.cm->channel, &pair->listener, &pair->owner, RDMA_PS_TCP)) {
 		pair->listener = NULL;

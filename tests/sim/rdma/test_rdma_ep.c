@@ -399,14 +399,15 @@ static void a_capsule_longer_than_a_slot_fails_the_endpoint(void **state)
 static void queues_are_admitted_only_where_there_is_room(void **state)
 {
 	struct rdma_dev *dev = pair.server.ep.dev;
+	struct rdma_srq *srq = pair.server.ep.srq;
 	uint32_t used = dev->cq_used, i;
 
 	(void)state;
 	/* The SRQ: in all no more commands than slots. */
-	assert_int_equal(rdma_srq_admit(dev->srq, 900), 0);
-	assert_int_equal(rdma_srq_admit(dev->srq, 61), -ENOSPC);
-	assert_int_equal(rdma_srq_admit(dev->srq, 60), 0);
-	rdma_srq_release(dev->srq, 960);
+	assert_int_equal(rdma_srq_admit(srq, 900), 0);
+	assert_int_equal(rdma_srq_admit(srq, 61), -ENOSPC);
+	assert_int_equal(rdma_srq_admit(srq, 60), 0);
+	rdma_srq_release(srq, 960);
 	used = dev->cq_used;
 	/* The completion queue: it grows, or refuses; its size does not creep. */
 	assert_int_equal(rdma_dev_admit(dev, (uint32_t)dev->attr.max_cqe), -ENOSPC);

@@ -149,10 +149,9 @@ static void sim_unlisten(struct port *port)
 static const struct transport_ops sim_transport = {
 	.name = "sim",
 	.trtype = NVME_TRTYPE_TCP,
-	.max_inline = 8192,
 	.sgls = NVME_ID_SGLS_SUPPORTED,
 	.msdbd = 1,
-	.max_depth = 128,
+	.max_admin_depth = 128,
 	.listen = sim_listen,
 	.unlisten = sim_unlisten,
 	.refuse = sim_refuse,
@@ -387,6 +386,9 @@ struct sim *sim_create(unsigned nr_reactors, uint64_t memory_bytes)
 	for (unsigned i = 0; i < nr_reactors; i++)
 		assert_int_equal(reactor_create(&sim->target, i, &sim->target.reactors[i]), 0);
 	sim->port.ops = &sim_transport;
+	sim->port.option[TRANSPORT_MAX_QUEUE_SIZE] = 128;
+	sim->port.option[TRANSPORT_IN_CAPSULE] = 8192;
+	sim->port.option[TRANSPORT_MDTS] = CMD_MAX_BYTES;
 	sim->port.reactor = sim->target.reactors[0];
 	sim->port.portid = 1;
 	sim->port.address.ss_family = AF_INET;

@@ -20,6 +20,7 @@
 #define LISTEN "listen: [\"tcp://127.0.0.1:0\"]\n"
 #define SUBSYS LISTEN "subsystems:\n  - nqn: nqn.2024-01.com.example:a\n"
 #define NS     SUBSYS "    namespaces:\n      - ram: 1M\n"
+#define REST   "subsystems:\n  - nqn: nqn.2024-01.com.example:a\n"
 #define H      "nqn.2024-01.com.example:h"
 
 #define TEN(x)		   x x x x x x x x x x
@@ -50,10 +51,31 @@ static const struct config_case cases[] = {
 	{LISTEN "subsystems: []\n", 2, "subsystems"},
 	{"listen:\n  - tcp://127.0.0.1:0\n  - tcp://127.0.0.1:77777\n", 3, "listen.1"},
 	{"listen:\n  - tcp://127.0.0.1:0?colour=red\n", 2, "listen.0"},
-	{"listen:\n  - tcp://127.0.0.1:0?colour=red\n", 2, "known: hdgst, ddgst, tos"},
-	{"listen:\n  - rdma://127.0.0.1:0?hdgst=on\n", 2, "known: tos"},
+	{"listen:\n  - tcp://127.0.0.1:0?colour=red\n", 2,
+		"known: max_queue_size, in_capsule, mdts, hdgst, ddgst, tos"},
+	{"listen:\n  - rdma://127.0.0.1:0?hdgst=on\n", 2,
+		"known: max_queue_size, in_capsule, mdts, tos"},
 	{"listen:\n  - tcp://127.0.0.1:0?ddgst=1\n", 2, "ddgst=1"},
 	{"listen:\n  - rdma://127.0.0.1:0?tos=256\n", 2, "tos=256"},
+	{"listen: [\"tcp://127.0.0.1:0?max_queue_size=2&in_capsule=64K&mdts=8192&tos=0x20\"]\n" REST,
+		0, NULL},
+	{"listen: [\"rdma://127.0.0.1:0?max_queue_size=1024&in_capsule=0&mdts=1m\"]\n" REST, 0,
+		NULL},
+	{"listen:\n  - tcp://127.0.0.1:0?max_queue_size=1\n", 2,
+		"max_queue_size=1 of the listener"},
+	{"listen:\n  - tcp://127.0.0.1:0?max_queue_size=1025\n", 2, "a number from 2 to 1024"},
+	{"listen:\n  - tcp://127.0.0.1:0?max_queue_size=-5\n", 2, "max_queue_size=-5"},
+	{"listen:\n  - tcp://127.0.0.1:0?max_queue_size=4294967298\n", 2, "max_queue_size=42949"},
+	{"listen:\n  - tcp://127.0.0.1:0?in_capsule=8\n", 2, "a multiple of 16 from 0 to 64K"},
+	{"listen:\n  - tcp://127.0.0.1:0?in_capsule=65552\n", 2, "in_capsule=65552"},
+	{"listen:\n  - rdma://127.0.0.1:0?in_capsule=512\n", 2, "0, 4K, 8K, 12K or 16K"},
+	{"listen:\n  - rdma://127.0.0.1:0?in_capsule=20K\n", 2, "in_capsule=20K"},
+	{"listen:\n  - tcp://127.0.0.1:0?mdts=0\n", 2,
+		"mdts=0 of the listener is not a power of two"},
+	{"listen:\n  - tcp://127.0.0.1:0?mdts=4K\n", 2, "from 8K to 1M"},
+	{"listen:\n  - tcp://127.0.0.1:0?mdts=2M\n", 2, "mdts=2M"},
+	{"listen:\n  - rdma://127.0.0.1:0?mdts=96K\n", 2, "mdts=96K"},
+	{"listen:\n  - tcp://127.0.0.1:0?mdts=\n", 2, "mdts= of the listener"},
 	{SUBSYS "referrals: [\"tcp://10.0.0.1:8009\", \"rdma://[fd00::1]:4420/"
 		"nqn.2024-01.com.example:discovery\"]\n",
 		0, NULL},

@@ -51,6 +51,10 @@ static const struct diff_case cases[] = {
 	{TO_A, "listen: [\"tcp://127.0.0.1:1?ddgst=off&tos=8\"]\nsubsystems:\n  - nqn: " A "\n",
 		{"~ listener tcp://127.0.0.1:1: ddgst on -> off, tos 0 -> 8$"}},
 	{TO_A,
+		"listen: [\"tcp://127.0.0.1:1?mdts=256K&in_capsule=0&max_queue_size=64\"]\nsubsystems:\n  - nqn: " A
+		"\n",
+		{"~ listener tcp://127.0.0.1:1: max_queue_size 1024 -> 64, in_capsule 8K -> 0, mdts 1M -> 256K$"}},
+	{TO_A,
 		"listen: [\"rdma://127.0.0.1:1\", \"tcp://127.0.0.1:1\"]\nsubsystems:\n  - nqn: " A
 		"\n",
 		{"+ listener rdma://127.0.0.1:1$"}},

@@ -180,6 +180,8 @@ void core_reset(struct loop *loop)
 	core.conn = (struct conn){.reactor = &core.reactor,
 		.port = &core.port,
 		.ops = &transport_tcp_ops,
+		.in_capsule_max = TCP_IN_CAPSULE,
+		.transfer_max = 1u << 20,
 		.depth = DEPTH};
 	core.conn.requests = calloc(2 * DEPTH, sizeof(struct request));
 	assert_int_equal(slots_init(&core.conn.slots, 2 * DEPTH), 0);
