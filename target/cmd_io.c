@@ -21,6 +21,14 @@ static out_of_line uint16_t cmd_io_check_gate(const struct conn *conn, uint32_t 
 	return status ? status : ana_check(conn, nsid);
 }
 
+/* NVMe base 2.0 4.1 (figure 87): an id that could be one is no namespace of this host's, the
+ * broadcast value is none of the command's; all others are not valid. */
+static out_of_line uint16_t cmd_io_no_ns(uint32_t nsid)
+{
+	return nsid_valid(nsid) || nsid == NVME_NSID_ALL ? CMD_INVALID_FIELD
+							 : NVME_SC_INVALID_NS | NVME_STATUS_DNR;
+}
+
 uint16_t cmd_io_find_ns(struct request *request)
 {
 	const struct conn *conn = request->conn;
@@ -28,7 +36,7 @@ uint16_t cmd_io_find_ns(struct request *request)
 
 	request_set_ns(request, reactor_ns_find(conn->reactor, conn->subsys, nsid));
 	if (unlikely(!request->ns))
-		return NVME_SC_INVALID_NS | NVME_STATUS_DNR;
+		return cmd_io_no_ns(nsid);
 	if (likely(!(request->ns->gate & (REACTOR_NS_ANA | REACTOR_NS_NARROWS))))
 		return 0;
 	return cmd_io_check_gate(conn, request->ns->gate, nsid);

@@ -34,6 +34,15 @@ struct error_report {
 
 /* --- entries --------------------------------------------------------------------------------- */
 
+/* An I/O command's namespace is not one of the host's: the same status as for other fields. */
+static bool error_log_has_no_ns(const struct request *request)
+{
+	const struct conn *conn = request->conn;
+
+	return conn->qid && request->cmd.opcode != NVME_OPC_FABRICS &&
+	       !reactor_ns_find(conn->reactor, conn->subsys, le32_get(request->cmd.nsid));
+}
+
 /* Offsets into the command (and the bit in bits 10:8) that a status alone tells. */
 static uint16_t error_log_parameter(const struct request *request, uint16_t code)
 {
@@ -42,6 +51,9 @@ static uint16_t error_log_parameter(const struct request *request, uint16_t code
 		return offsetof(struct nvme_cmd, opcode);
 	case NVME_SC_INVALID_NS:
 		return offsetof(struct nvme_cmd, nsid);
+	case NVME_SC_INVALID_FIELD:
+		return error_log_has_no_ns(request) ? offsetof(struct nvme_cmd, nsid)
+						    : ERROR_LOG_NO_PARAMETER;
 	case NVME_SC_SGL_SEGMENT_INVALID:
 	case NVME_SC_SGL_COUNT_INVALID:
 	case NVME_SC_SGL_DATA_LEN_INVALID:

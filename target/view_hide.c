@@ -14,7 +14,8 @@
 #include "target/request.h"
 #include "target/view.h"
 
-#define VIEW_HIDE_STATUS (NVME_SC_INVALID_NS | NVME_STATUS_DNR)
+/* As those that come later: the id is not active any more (NVMe base 2.0 4.1). */
+#define VIEW_HIDE_STATUS CMD_INVALID_FIELD
 
 static void view_hide_run(struct request *request)
 {

@@ -26,6 +26,7 @@ class Limits:
         self.mdts, self.msdbd, self.vwc = identify[77], identify[1803], identify[525]
         self.ofcs, = struct.unpack_from("<H", identify, 1804)
         self.oncs, = struct.unpack_from("<H", identify, 520)
+        self.nn, = struct.unpack_from("<I", identify, 516)
         self.keyed = bool(self.sgls & 1 << 2)
         self.offset_in_capsule = bool(self.sgls & 1 << 20)
         self.in_capsule = max(self.ioccsz * 16 - 64, 0)         # bytes of data

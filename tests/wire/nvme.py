@@ -100,6 +100,11 @@ def connect_data(*, hostid=bytes(range(1, 17)), cntlid=0xFFFF, subnqn="", hostnq
             + bytes(256))
 
 
+def no_namespace(nsid, nn=1024):
+    """Base 2.0 4.1, figure 87: the status of an I/O command for one that is not there."""
+    return INVALID_FIELD if 1 <= nsid <= nn or nsid == 0xFFFFFFFF else INVALID_NAMESPACE
+
+
 def rw_cdw(slba, nlb, *, control=0):
     """Dwords 10 to 12 of Read, Write and Write Zeroes; NLB is a count, 1's based."""
     return (slba & 0xFFFFFFFF, slba >> 32, (nlb - 1) & 0xFFFF | control)

@@ -146,9 +146,9 @@ def test_namespaces_come_go_and_change_size_beside_a_host_at_work(start, tmp_pat
         # The same disk under another number, in one step.
         assert len(change(first, (9, f"path={disk}"))) == 2
         assert active(admin) == [1, 9] and read_status(queue, 9) == 0
-        assert read_status(queue, 7) == nvme.INVALID_NAMESPACE
+        assert read_status(queue, 7) == nvme.INVALID_FIELD
         assert change(first)[0].startswith(f"- namespace 9 of {A}")
-        assert active(admin) == [1] and read_status(queue, 9) == nvme.INVALID_NAMESPACE
+        assert active(admin) == [1] and read_status(queue, 9) == nvme.INVALID_FIELD
         assert read_status(queue, 1) == 0
 
 
@@ -219,7 +219,7 @@ def many_come_and_half_go(control, admin, queue, many, half):
         control.change(half)
         assert active(admin) == list(range(1, 1025, 2))
         assert read_status(queue, 1023) == 0
-        assert read_status(queue, 1024) == nvme.INVALID_NAMESPACE
+        assert read_status(queue, 1024) == nvme.INVALID_FIELD
         cqe, page = admin.get_log(4, 4096)
         ids = [int.from_bytes(page[at:at + 4], "little") for at in range(0, 4096, 4)]
         assert cqe.status == 0 and (ids[0] == 0xFFFFFFFF or 1024 in ids)

@@ -142,10 +142,11 @@ def test_a_file_does_not_grow(own, queue):
                          ids=["read", "write", "flush", "write zeroes", "dsm"])
 @pytest.mark.parametrize("nsid", [0, 2, 0xFFFFFFFE], ids=["0", "2", "FFFFFFFEh"])
 def test_invalid_namespaces_are_refused(queue, opcode, nsid):
-    """Base 2.0 3.2.1: Invalid Namespace or Format for an id that is not valid (Invalid Field, if it is only inactive)."""
+    """Base 2.0 4.1, figure 87: Invalid Field in Command for one that is inactive, up to NN; Invalid Namespace or Format
+    for an id that is not valid."""
     kw = {nvme.READ: dict(read=512), nvme.WRITE: dict(write=bytes(512)), nvme.DSM: dict(write=bytes(16))}
     cqe, _ = queue.command(opcode, nsid=nsid, cdw=(0, 0, 0), **kw.get(opcode, {}))
-    assert cqe.status in (nvme.INVALID_NAMESPACE, nvme.INVALID_FIELD if nsid == 2 else nvme.INVALID_NAMESPACE) and cqe.dnr
+    assert cqe.status == nvme.no_namespace(nsid, queue.limits.nn) and cqe.dnr
 
 
 @pytest.mark.parametrize("opcode", [nvme.READ, nvme.WRITE], ids=["read", "write"])

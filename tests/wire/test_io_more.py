@@ -145,7 +145,7 @@ def test_ranges_beyond_the_end_are_refused(queue, opcode, slba, count):
 def test_invalid_namespaces_are_refused(queue, opcode, nsid):
     kw = dict(write=bytes(512)) if opcode == nvme.COMPARE else {}
     cqe, _ = queue.run(opcode, nsid=nsid, cdw=(0, 0, 0), **kw)
-    assert cqe.status == nvme.INVALID_NAMESPACE and cqe.dnr
+    assert cqe.status == nvme.no_namespace(nsid) and cqe.dnr
 
 
 def test_verify_of_a_file_that_was_cut_fails(hauld, kind, tmp_path):
@@ -285,8 +285,8 @@ def test_copy_of_unknown_formats_and_wrong_lists_is_refused(queue):
     for kw in ({"nr": 2}, {"nr": 256}, {"length": 0}, {"length": 31}):
         assert copy(queue, 0, [(8, 1)], nsid=RAM, **kw).status == nvme.SGL_LENGTH_INVALID
     assert copy(queue, 0, [(8, 1)], nsid=READ_ONLY).status == 0x020
-    for nsid in (0, 2, 0xFFFFFFFF):
-        assert copy(queue, 0, [(8, 1)], nsid=nsid).status == nvme.INVALID_NAMESPACE
+    for nsid in (0, 2, 1024, 1025, 0xFFFFFFFF):
+        assert copy(queue, 0, [(8, 1)], nsid=nsid).status == nvme.no_namespace(nsid)
 
 
 # --- Write Zeroes, Dataset Management: limits (CNS 06h) -----------------------------------------
@@ -455,7 +455,7 @@ def test_a_pair_that_does_not_match_is_refused(queue, wrong):
 @pytest.mark.parametrize("how, status", [
     ({"opcode": nvme.READ}, nvme.INVALID_FIELD), ({"opcode": nvme.WRITE}, nvme.INVALID_FIELD),
     ({"opcode": nvme.FLUSH}, nvme.INVALID_FIELD), ({"flags": 0x43}, nvme.INVALID_FIELD),
-    ({"nsid": 2}, nvme.INVALID_NAMESPACE), ({"cdw": nvme.rw_cdw(BLOCKS[RAM], 1)}, nvme.LBA_OUT_OF_RANGE),
+    ({"nsid": 2}, nvme.INVALID_FIELD), ({"cdw": nvme.rw_cdw(BLOCKS[RAM], 1)}, nvme.LBA_OUT_OF_RANGE),
     ({"write": bytes(100)}, nvme.SGL_LENGTH_INVALID)], ids=str)
 def test_a_first_that_is_refused_takes_the_second_with_it(queue, how, status):
     if how.get("flags"):

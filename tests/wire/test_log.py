@@ -193,6 +193,18 @@ def entries(host):
     return [Entry(page[at:at + 64]) for at in range(0, 4096, 64)]
 
 
+@pytest.mark.parametrize("nsid, parameter", [(1, 0xFFFF), (9, 4), (ALL, 4), (1025, 4)])
+def test_an_error_points_at_a_namespace_that_is_not_there(hauld, nsid, parameter):
+    """Invalid Field may be of any other field, too: here FUSE, which Read does not know."""
+    import nvmetcp
+    with nvmetcp.Admin(address(hauld, "tcp"), conftest.MAIN) as admin, admin.io_queue() as queue:
+        flags = 0x41 if nsid == 1 else 0x40
+        cqe, _ = queue.command(nvme.READ, nsid=nsid, cdw=nvme.rw_cdw(0, 1), read=512, flags=flags)
+        assert cqe.status == (nvme.INVALID_FIELD if nsid == 1 else nvme.no_namespace(nsid))
+        entry = Entry(admin.get_log(ERROR, 64)[1])
+        assert (entry.nsid, entry.parameter) == (nsid, parameter)
+
+
 def test_errors_of_admin_and_io_commands_are_entries(hauld):
     import nvmetcp
     with nvmetcp.Admin(address(hauld, "tcp"), conftest.MAIN) as admin:

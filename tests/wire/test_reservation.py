@@ -185,7 +185,7 @@ def test_report_without_extended_identifiers_is_refused(three):
     cqe, _ = three[0].queue.run(nvme.RESV_REPORT, nsid=NSID, cdw=(0xFFFFFFFF, 1), read=64)
     assert cqe.status == nvme.INVALID_FIELD
     cqe, _ = three[0].queue.run(nvme.RESV_REPORT, nsid=77, cdw=(15, 1), read=64)
-    assert cqe.status == nvme.INVALID_NAMESPACE
+    assert cqe.status == nvme.INVALID_FIELD
 
 
 # --- conflicts --------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_short_data_is_refused(three, opcode, length):
 
 @pytest.mark.parametrize("nsid", [0, 2, 0xFFFFFFFE, 0xFFFFFFFF])
 def test_invalid_namespaces_are_refused(three, nsid):
-    assert three[0].run(nvme.RESV_REGISTER, 0, 0, 1, nsid=nsid) == nvme.INVALID_NAMESPACE
+    assert three[0].run(nvme.RESV_REGISTER, 0, 0, 1, nsid=nsid) == nvme.no_namespace(nsid)
 
 
 @pytest.mark.parametrize("kind", ["tcp", "rdma"])
@@ -553,7 +553,7 @@ def test_a_namespace_keeps_its_reservation_over_changes(tmp_path):
             control.Control(daemon.control) as socket:
         assert [one.register(), one.acquire(WE)] == [0, 0]
         assert socket.change(without)
-        assert one.write() == nvme.INVALID_NAMESPACE
+        assert one.write() == nvme.INVALID_FIELD
         assert socket.change(text)
         assert [one.write(), two.write()] == [0, nvme.RESERVATION_CONFLICT]
         assert two.report().holders() == [1]

@@ -134,7 +134,7 @@ def test_commands_find_what_the_host_sees_only(running, kind):
                 (nvme.RESV_REPORT, {"read": 64, "cdw": (15, 1)}),
             ]
             for opcode, fields in commands:
-                assert queue.status(opcode, nsid=nsid, **fields) == nvme.INVALID_NAMESPACE, (hex(opcode), nsid)
+                assert queue.status(opcode, nsid=nsid, **fields) == nvme.INVALID_FIELD, (hex(opcode), nsid)
         assert write(queue, 5) == write(queue, 1) == 0
         assert queue.status(nvme.FLUSH, nsid=ALL) == 0
 
@@ -144,7 +144,7 @@ def test_hosts_share_what_both_see(running, kind):
         one.write(0, b"A" * 512, nsid=5)
         assert other.read(0, 1, nsid=5) == b"A" * 512
         one.write(0, b"2" * 512, nsid=2)
-        assert read(other, 2) == nvme.INVALID_NAMESPACE
+        assert read(other, 2) == nvme.INVALID_FIELD
 
 
 def test_ana_log_has_what_the_host_sees(running):
@@ -285,12 +285,12 @@ def test_data_stays_while_hosts_come_and_go(running, kind):
     with running.queue(kind, HOST_A) as one, running.queue(kind, HOST_B) as other:
         one.write(8, b"n" * 512, nsid=2)
         running.change({**NAMESPACES, 2: [HOST_B]})
-        assert read(one, 2) == nvme.INVALID_NAMESPACE
-        assert write(one, 2, b"x" * 512, 8) == nvme.INVALID_NAMESPACE
+        assert read(one, 2) == nvme.INVALID_FIELD
+        assert write(one, 2, b"x" * 512, 8) == nvme.INVALID_FIELD
         assert other.read(8, 1, nsid=2) == b"n" * 512
         running.change(NAMESPACES)
         assert one.read(8, 1, nsid=2) == b"n" * 512
-        assert read(other, 2) == nvme.INVALID_NAMESPACE
+        assert read(other, 2) == nvme.INVALID_FIELD
 
 
 def test_data_that_comes_late_is_not_written(running):
@@ -304,7 +304,7 @@ def test_data_that_comes_late_is_not_written(running):
         running.change({**NAMESPACES, 2: [HOST_B]})
         other.write(16, b"newer!!!" * 512, nsid=2)
         queue.answer_r2t(pdu, b"late" * 1024)
-        assert queue.finish(cid)[0].status == nvme.INVALID_NAMESPACE
+        assert queue.finish(cid)[0].status == nvme.INVALID_FIELD
         assert other.read(16, 8, nsid=2) == b"newer!!!" * 512
         assert queue.command(nvme.READ, nsid=1, cdw=nvme.rw_cdw(0, 1), read=512)[0].status == 0
 
@@ -329,8 +329,8 @@ def test_what_the_disk_has_lands_before_the_change_counts(start_hauld, tmp_path,
         change = threading.Thread(target=lambda: answers.append(
             running.control.change(text.replace(HOST_A, HOST_B))))
         change.start()
-        wait_for(lambda: read(one, 2) == nvme.INVALID_NAMESPACE)
-        assert read(other, 1) == 0 and not answers and write(other, 2) == nvme.INVALID_NAMESPACE
+        wait_for(lambda: read(one, 2) == nvme.INVALID_FIELD)
+        assert read(other, 1) == 0 and not answers and write(other, 2) == nvme.INVALID_FIELD
         stop.unlink()
         change.join(20)
         assert len(answers) == 1 and one.end(late)[0].status == 0

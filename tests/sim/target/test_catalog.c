@@ -10,7 +10,7 @@
 
 #define CATALOG_TEST(name) cmocka_unit_test_setup_teardown(name, setup, sim_host_end)
 #define MEMORY		   (32ull << 20)
-#define INVALID_NS	   (NVME_SC_INVALID_NS | NVME_STATUS_DNR)
+#define INACTIVE_NS	   (NVME_SC_INVALID_FIELD | NVME_STATUS_DNR)
 
 static int setup(void **state)
 {
@@ -56,7 +56,7 @@ static void namespace_can_be_added(void **state)
 	struct sim_host *host = *state;
 	struct catalog *catalog = changed(host->sim);
 
-	assert_int_equal(read_ns(host, 7), INVALID_NS);
+	assert_int_equal(read_ns(host, 7), INACTIVE_NS);
 	sim_add_ns(catalog, catalog_find(catalog, SIM_NQN), 7, false);
 	assert_int_equal(sim_publish(host->sim, catalog), 0);
 	assert_int_equal(read_ns(host, 7), 0);
@@ -83,7 +83,7 @@ static void namespace_can_be_removed_while_it_works(void **state)
 	assert_int_equal(host->queue->nr_replies, replies + 1);
 	assert_int_equal(nvme_cqe_status(&host->queue->last), 0);
 	host->sim->auto_disk = true;
-	assert_int_equal(read_ns(host, 1), INVALID_NS);
+	assert_int_equal(read_ns(host, 1), INACTIVE_NS);
 	assert_int_equal(read_ns(host, 3), 0);
 }
 
@@ -230,7 +230,7 @@ static void listener_that_fails_leaves_all_as_it_was(void **state)
 	assert_int_equal(sim_publish(host->sim, catalog), -EADDRINUSE);
 	assert_string_equal(host->sim->target.publish.why, "the port is told to fail");
 	assert_int_equal(port.nr_refs, 1);
-	assert_int_equal(read_ns(host, 7), INVALID_NS);
+	assert_int_equal(read_ns(host, 7), INACTIVE_NS);
 	assert_int_equal(read_ns(host, 3), 0);
 	assert_non_null(sim_accept(host->sim));
 	/* And nothing of it is in the way of the next one. */
@@ -267,7 +267,7 @@ static void disk_that_no_reactor_can_open_leaves_all_as_it_was(void **state)
 	host->sim->attaches_left = 3; /* of four: the second reactor fails at the second */
 	assert_int_equal(sim_publish(host->sim, catalog), -EMFILE);
 	host->sim->attaches_left = UINT32_MAX;
-	assert_int_equal(read_ns(host, 7), INVALID_NS);
+	assert_int_equal(read_ns(host, 7), INACTIVE_NS);
 	assert_int_equal(read_ns(host, 1), 0);
 }
 

@@ -16,7 +16,7 @@
 #define B	 SIM_HOST ":b"
 #define C	 SIM_HOST ":c"
 #define NS	 NVME_AER(NVME_AER_NOTICE, NVME_AER_NOTICE_NS_CHANGED, NVME_LOG_CHANGED_NS)
-#define NO_SUCH	 (NVME_SC_INVALID_NS | NVME_STATUS_DNR)
+#define NO_SUCH	 (NVME_SC_INVALID_FIELD | NVME_STATUS_DNR)
 #define HIDDEN	 2u /* to most: its id */
 #define NR_WORDS 8
 
