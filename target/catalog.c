@@ -74,6 +74,7 @@ static int catalog_clone_subsys(struct catalog *catalog, const struct subsys *fr
 		return error;
 	memcpy(subsys->serial, from->serial, sizeof(subsys->serial));
 	subsys->allow_any = from->allow_any;
+	subsys->max_io_queues = from->max_io_queues;
 	error = host_list_copy(&subsys->hosts, &from->hosts);
 	for (uint32_t nsid = 0; !error && nsid < from->ns_limit; nsid++)
 		if (from->ns[nsid])

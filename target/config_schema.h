@@ -37,6 +37,7 @@ struct config_ana {
 struct config_subsys {
 	char *nqn;
 	char *serial;
+	uint32_t max_io_queues;
 	struct config_ana *ana;
 	unsigned ana_count;
 	struct config_ns *namespaces;

@@ -18,7 +18,8 @@
 #include "target/port.h"
 #include "target/subsys.h"
 
-/* --- names ----------------------------------------------------------------------------------- */
+/* --- plain values
+ * ----------------------------------------------------------------------------------- */
 
 static int config_serial(
 	struct config_source *source, const char *path, const char *serial, struct subsys *subsys)
@@ -32,6 +33,18 @@ static int config_serial(
 			"'%s' is not of at most %u printable ASCII characters", serial,
 			SUBSYS_SERIAL_MAX);
 	snprintf(subsys->serial, sizeof(subsys->serial), "%s", serial);
+	return 0;
+}
+
+static int config_io_queues(
+	struct config_source *source, const char *path, uint32_t nr, struct subsys *subsys)
+{
+	if (!config_source_at(source, path))
+		return 0;
+	if (nr < 1 || nr > SUBSYS_MAX_IO_QUEUES)
+		return config_source_wrong(
+			source, path, "%u is not a number from 1 to %u", nr, SUBSYS_MAX_IO_QUEUES);
+	subsys->max_io_queues = nr;
 	return 0;
 }
 
@@ -123,6 +136,9 @@ int config_subsys_add(struct config_source *source, struct config_file *config, 
 					 : strerror(-error));
 	snprintf(path, sizeof(path), "subsystems.%u.serial", i);
 	error = config_serial(source, path, from->serial, subsys);
+	snprintf(path, sizeof(path), "subsystems.%u.max_io_queues", i);
+	if (!error)
+		error = config_io_queues(source, path, from->max_io_queues, subsys);
 	snprintf(path, sizeof(path), "subsystems.%u", i);
 	if (!error)
 		error = config_allow_subsys(source, path, subsys);

@@ -194,7 +194,7 @@ static bool ctrl_cc_valid(const struct ctrl *ctrl, uint32_t cc)
 static void ctrl_reset(struct ctrl *ctrl)
 {
 	ctrl->stage = ctrl->nr_members ? CTRL_RESETTING : CTRL_DISABLED;
-	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
+	ctrl->nr_io_queues = ctrl->max_io_queues;
 	features_reset(&ctrl->features, loop_now_ns(ctrl->reactor->loop));
 	ctrl->settings = ctrl->admin->settings = (struct ctrl_settings){0};
 	event_reset(ctrl);
@@ -290,7 +290,7 @@ int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *host
 	ctrl->admin = conn;
 	ctrl->portid = conn->port->portid;
 	list_init(&ctrl->parked);
-	ctrl->nr_io_queues = CTRL_MAX_IO_QUEUES;
+	ctrl->max_io_queues = ctrl->nr_io_queues = subsys->max_io_queues;
 	features_reset(&ctrl->features, loop_now_ns(reactor->loop));
 	snprintf(ctrl->hostnqn, sizeof(ctrl->hostnqn), "%s", hostnqn);
 	memcpy(ctrl->hostid, hostid, sizeof(ctrl->hostid));

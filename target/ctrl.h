@@ -18,6 +18,7 @@
 #include "target/conn.h"
 #include "target/event.h"
 #include "target/ctrl_features.h"
+#include "target/subsys.h"
 
 struct catalog;
 struct error_log;
@@ -25,8 +26,7 @@ struct reservation_log;
 struct reactor;
 struct subsys;
 
-/* I/O queues of one controller: what Set Features 07h grants at most. */
-#define CTRL_MAX_IO_QUEUES	128
+#define CTRL_MAX_IO_QUEUES	SUBSYS_MAX_IO_QUEUES
 /* Asynchronous event requests a controller holds; AERL and ACL say the same 0's based. */
 #define CTRL_MAX_AERS		4
 #define CTRL_MAX_ABORTS		4
@@ -90,7 +90,8 @@ struct ctrl {
 	uint32_t nr_asked;     /* queues, whether the host lives */
 	bool keep_alive_heard; /* one has said so */
 
-	uint32_t nr_io_queues; /* granted */
+	uint32_t max_io_queues; /* as its subsystem had it when it was made */
+	uint32_t nr_io_queues;	/* granted */
 	struct features features;
 	struct ctrl_settings settings; /* what its queues know of them */
 	struct events events;

@@ -326,6 +326,20 @@ static void diff_ana(struct diff *diff, const struct diff_catalogs *catalogs,
 
 /* --- subsystems ------------------------------------------------------------------------------ */
 
+static void diff_subsys_changed(
+	struct diff *diff, const struct subsys *before, const struct subsys *after)
+{
+	struct diff_list list = {0};
+
+	if (strcmp(before->serial, after->serial))
+		diff_list_add(&list, "serial %s -> %s", before->serial, after->serial);
+	if (before->max_io_queues != after->max_io_queues)
+		diff_list_add(&list, "at most %u -> %u I/O queues for new controllers",
+			before->max_io_queues, after->max_io_queues);
+	if (list.used)
+		diff_tell(diff, "~ subsystem %s: %s", after->nqn, list.text);
+}
+
 static void diff_subsys(struct diff *diff, const struct diff_catalogs *catalogs, const char *nqn,
 	const struct subsys *before, const struct subsys *after)
 {
@@ -333,9 +347,8 @@ static void diff_subsys(struct diff *diff, const struct diff_catalogs *catalogs,
 		diff_tell(diff, "- subsystem %s", nqn);
 	else if (!before)
 		diff_tell(diff, "+ subsystem %s: serial %s", nqn, after->serial);
-	else if (strcmp(before->serial, after->serial))
-		diff_tell(diff, "~ subsystem %s: serial %s -> %s", nqn, before->serial,
-			after->serial);
+	else
+		diff_subsys_changed(diff, before, after);
 	if (after)
 		diff_hosts(diff, nqn, before, after);
 	if (after)

@@ -29,7 +29,7 @@ void features_reset(struct features *features, uint64_t now_ns)
 /* Number of queues (5.27.1.5): both halves 0's based. */
 static uint32_t feature_queues_get(const struct ctrl *ctrl, bool standard)
 {
-	uint32_t nr = (standard ? CTRL_MAX_IO_QUEUES : ctrl->nr_io_queues) - 1;
+	uint32_t nr = (standard ? ctrl->max_io_queues : ctrl->nr_io_queues) - 1;
 
 	return NVME_NUMBER_OF_QUEUES(nr, nr);
 }
@@ -45,7 +45,7 @@ static uint16_t feature_queues_set(struct ctrl *ctrl, uint32_t value, uint32_t *
 		return NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR;
 	/* On fabrics a queue is a pair: the smaller number counts for both. */
 	nsq = min_of(nsq, ncq) + 1;
-	ctrl->nr_io_queues = min_of(nsq, (uint32_t)CTRL_MAX_IO_QUEUES);
+	ctrl->nr_io_queues = min_of(nsq, ctrl->max_io_queues);
 	*ret_dw0 = feature_queues_get(ctrl, false);
 	return 0;
 }

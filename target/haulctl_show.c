@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "proto/nvme/fabrics.h"
+#include "target/subsys.h"
 
 /* --- members --------------------------------------------------------------------------------- */
 
@@ -193,7 +194,11 @@ static void show_allowed(struct json_object *host)
 
 static void show_subsystem(struct json_object *subsys)
 {
-	printf("%s  serial %s\n", show_text(subsys, "nqn"), show_text(subsys, "serial"));
+	printf("%s  serial %s", show_text(subsys, "nqn"), show_text(subsys, "serial"));
+	if (show_number(subsys, "max_io_queues") != SUBSYS_MAX_IO_QUEUES)
+		printf(", at most %" PRIu64 " I/O queue%s", show_number(subsys, "max_io_queues"),
+			show_plural(show_number(subsys, "max_io_queues")));
+	putchar('\n');
 	if (show_flag(subsys, "allow_any"))
 		puts("  allowed: any host");
 	show_each(subsys, "allow", show_allowed);

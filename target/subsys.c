@@ -43,6 +43,7 @@ struct subsys *subsys_create(const char *nqn)
 		return NULL;
 	snprintf(subsys->nqn, sizeof(subsys->nqn), "%s", nqn);
 	subsys_default_serial(subsys);
+	subsys->max_io_queues = SUBSYS_MAX_IO_QUEUES;
 	list_init(&subsys->node);
 	return subsys;
 }

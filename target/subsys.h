@@ -18,8 +18,10 @@
 #include "target/ns_place.h"
 
 /* NN: the largest namespace id, announced so that later ones need no new value. */
-#define SUBSYS_MAX_NSID	  1024u
-#define SUBSYS_SERIAL_MAX 20 /* Identify Controller SN */
+#define SUBSYS_MAX_NSID	     1024u
+#define SUBSYS_SERIAL_MAX    20 /* Identify Controller SN */
+/* I/O queues of one controller: what Set Features 07h grants at most. */
+#define SUBSYS_MAX_IO_QUEUES 128u
 
 #define NS_NGUID_BYTES 16
 #define NS_EUI64_BYTES 8
@@ -53,6 +55,7 @@ struct subsys {
 	char serial[SUBSYS_SERIAL_MAX + 1];
 	bool discovery; /* the well-known one: in no catalog, on every port */
 	bool allow_any;
+	uint32_t max_io_queues;			   /* of each of its controllers to come */
 	struct host_list hosts;			   /* that may use it */
 	struct host_list named;			   /* all that namespaces name, and maybe more */
 	uint32_t ns_limit;			   /* entries of ns */

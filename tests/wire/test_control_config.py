@@ -63,6 +63,7 @@ state: {tmp_path}/state
 subsystems:
   - nqn: {A}
     serial: "# 1: a"
+    max_io_queues: 12
     allow: [nqn.2026-11.io.haul:x, "testnqn: \\"é\\""]
     ana:
       - {{group: 2, state: inaccessible}}

@@ -184,6 +184,54 @@ def test_maxh2cdata_is_never_more_than_mdts(start, options, expect):
         assert write(queue, data, fetched=data).status == 0
 
 
+# --- max_io_queues -----------------------------------------------------------------------------------------------------
+
+def granted(admin, wanted=None):
+    """Of Number of Queues: what WANTED is answered, or the current value."""
+    cqe = admin.get_feature(7)[0] if wanted is None else admin.set_feature(7, (wanted - 1) * 0x10001)
+    assert cqe.status == 0 and cqe.dw0 & 0xFFFF == cqe.dw0 >> 16
+    return (cqe.dw0 & 0xFFFF) + 1
+
+
+def one_subsystem(listen, more):
+    return (f"listen: ['{listen}']\nthreads: 2\n"
+            f"subsystems: [{{nqn: {NQN}, namespaces: [{{ram: 16M}}]{more}}}]\n")
+
+
+@BOTH
+def test_a_changed_number_of_queues_is_for_new_controllers(start_hauld, tmp_path, kind):
+    """Base 2.0 5.27.1.5: no more queues than granted; a controller's number stays, over its resets too."""
+    listen = f"{kind}://127.0.0.1:{free_port()}"
+    path = tmp_path / "hauld.conf"
+    path.write_text(one_subsystem(listen, ", max_io_queues: 3"))
+    hauld = start_hauld("--config", str(path), env=conftest.rdma_environment())
+    with Control(hauld.control) as control, HOSTS[kind](hauld.address, NQN) as admin:
+        assert granted(admin) == granted(admin, 100) == 3 and granted(admin, 2) == 2
+        assert admin.get_feature(7, sel=1)[0].dw0 == 0x20002, "the default"
+        assert granted(admin, 3) == 3
+        queues = [admin.io_queue(qid) for qid in (1, 2, 3)]
+        with admin.new_queue(qid=4, sqsize=31) as queue:
+            cqe = queue.connect(subnqn=NQN, cntlid=admin.cntlid)
+            assert cqe.status == nvme.CONNECT_INVALID and cqe.dw0 == 40 + 2, cqe
+        expect = f"~ subsystem {NQN}: at most 3 -> 1 I/O queues for new controllers"
+        assert control.change(one_subsystem(listen, ", max_io_queues: 1")) == [expect]
+        assert all(read(queue, BLOCK).status == 0 for queue in queues)
+        with HOSTS[kind](hauld.address, NQN) as other:
+            assert granted(other, 128) == 1
+            with other.io_queue(1) as queue:
+                assert read(queue, BLOCK).status == 0
+        assert admin.property_set(nvme.CC, 0).status == 0
+        for queue in queues:
+            queue.expect_end()
+        admin.enable()
+        assert granted(admin) == granted(admin, 128) == 3
+        assert control.ask("ana", subsystem=NQN, group=2, state="inaccessible")["changes"]
+        subsystem, = control.status()["subsystems"]
+        assert subsystem["max_io_queues"] == 1
+        assert f"{NQN}  serial {subsystem['serial']}, at most 1 I/O queue\n" in haulctl(hauld.control, "status")[1]
+        assert control.change(one_subsystem(listen, "")) [0] == expect.replace("3 -> 1", "1 -> 128")
+
+
 # --- the administrator's side ------------------------------------------------------------------------------------------
 
 @BOTH

@@ -65,6 +65,9 @@ static const struct diff_case cases[] = {
 	{TO_A, TO_A TO_B, {"+ subsystem " B ": serial ", "+ host any of " B "$"}},
 	{TO_A TO_B, TO_A, {"- subsystem " B "$"}},
 	{TO_A, TO_A "    serial: X\n", {"~ subsystem " A ": serial "}},
+	{TO_A "    serial: X\n", TO_A "    serial: Y\n    max_io_queues: 4\n",
+		{"~ subsystem " A
+		 ": serial X -> Y, at most 128 -> 4 I/O queues for new controllers$"}},
 	{TO_A, TO_A "    allow: []\n", {"- host any of " A "$"}},
 	{TO_A, TO_A "    allow: [" H "]\n", {"- host any of " A "$", "+ host " H " of " A "$"}},
 	{TO_A "    allow: [" H "]\n", TO_A, {"- host " H " of " A "$", "+ host any of " A "$"}},
