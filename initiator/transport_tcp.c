@@ -548,7 +548,8 @@ static void tcp_connect_done(struct done *done, int res, unsigned flags)
 static int tcp_open(struct haul_transport_queue *tq)
 {
 	struct haul_queue *queue = tq->queue;
-	int fd, ret = sock_create(queue->address.ss_family, (uint8_t)queue->tos, &fd);
+	const struct sock_traffic traffic = {.tos = (uint8_t)queue->tos};
+	int fd, ret = sock_create(queue->address.ss_family, &traffic, &fd);
 
 	if (ret)
 		return ret;

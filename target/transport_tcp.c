@@ -313,6 +313,10 @@ static const struct transport_option tcp_options[NR_TCP_OPTIONS] = {
 		.kind = TRANSPORT_NUMBER,
 		.max = UINT8_MAX,
 		.right = "a number from 0 to 255"},
+	[TCP_OPTION_PRIORITY] = {.key = "priority",
+		.kind = TRANSPORT_NUMBER,
+		.max = SOCK_MAX_PRIORITY,
+		.right = "a number from 0 to 6"},
 };
 
 const struct transport_ops transport_tcp_ops = {

@@ -76,12 +76,15 @@ static void tcp_port_hand_over(
 static void tcp_port_ready(struct loop_poll *poll, uint32_t events)
 {
 	struct transport_port *tp = container_of(poll, struct transport_port, poll);
+	const struct sock_traffic traffic = {
+		.tos = (uint8_t)tp->port->option[TCP_OPTION_TOS],
+		.priority = (uint8_t)tp->port->option[TCP_OPTION_PRIORITY],
+	};
 
 	(void)events;
 	for (uint32_t i = 0; i < TCP_ACCEPT_BUDGET && tp->port; i++) {
 		struct sockaddr_storage peer;
-		int fd, ret = sock_accept(
-				tp->fd, (uint8_t)tp->port->option[TCP_OPTION_TOS], &peer, &fd);
+		int fd, ret = sock_accept(tp->fd, &traffic, &peer, &fd);
 
 		if (!ret) {
 			tcp_port_hand_over(tp, &peer, fd);

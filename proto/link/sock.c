@@ -26,39 +26,47 @@ static int sock_set(int fd, int level, int option, int value)
 	return setsockopt(fd, level, option, &value, sizeof(value)) ? -errno : 0;
 }
 
+/* Only make packets better treated: no reason to refuse. */
+static void sock_mark(int fd, int family, const struct sock_traffic *traffic)
+{
+	/* A dual-stack socket takes both. */
+	if (traffic->tos)
+		(void)sock_set(fd, IPPROTO_IP, IP_TOS, traffic->tos);
+	if (traffic->tos && family == AF_INET6)
+		(void)sock_set(fd, IPPROTO_IPV6, IPV6_TCLASS, traffic->tos);
+	/* The type of service has set the priority, too (ip(7)). */
+	if (traffic->priority)
+		(void)sock_set(fd, SOL_SOCKET, SO_PRIORITY, traffic->priority);
+}
+
 /*
  * Responses must not wait for more to come: what belongs together is gathered into one send by the
  * stream, which knows; Nagle's algorithm guesses.
  */
-static int sock_tune(int fd, int family, uint8_t tos)
+static int sock_tune(int fd, int family, const struct sock_traffic *traffic)
 {
 	int ret = sock_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 
 	if (ret)
 		return ret;
-	/* Only make a dead peer noticed sooner, or packets better treated: no reason to refuse. */
+	/* Only make a dead peer noticed sooner: no reason to refuse. */
 	(void)sock_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 	(void)sock_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, SOCK_KEEPALIVE_IDLE_S);
 	(void)sock_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, SOCK_KEEPALIVE_INTERVAL_S);
 	(void)sock_set(fd, IPPROTO_TCP, TCP_KEEPCNT, SOCK_KEEPALIVE_PROBES);
 	(void)sock_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SOCK_DEAD_PEER_MS);
-	if (!tos)
-		return 0;
-	/* A dual-stack socket takes both. */
-	(void)sock_set(fd, IPPROTO_IP, IP_TOS, tos);
-	if (family == AF_INET6)
-		(void)sock_set(fd, IPPROTO_IPV6, IPV6_TCLASS, tos);
+	sock_mark(fd, family, traffic);
 	return 0;
 }
 
-int sock_create(int family, uint8_t tos, int *ret_fd)
+int sock_create(int family, const struct sock_traffic *traffic, int *ret_fd)
 {
 	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
 	int ret;
 
 	if (fd < 0)
 		return -errno;
-	ret = sock_tune(fd, family, tos);
+	ret = sock_tune(fd, family, traffic);
 	if (ret) {
 		close(fd);
 		return ret;
@@ -115,7 +123,8 @@ int sock_listen(struct sockaddr_storage *address, int *ret_fd, bool *ret_v6only)
 	return 0;
 }
 
-int sock_accept(int listen_fd, uint8_t tos, struct sockaddr_storage *ret_peer, int *ret_fd)
+int sock_accept(int listen_fd, const struct sock_traffic *traffic,
+	struct sockaddr_storage *ret_peer, int *ret_fd)
 {
 	struct sockaddr_storage peer = {.ss_family = AF_UNSPEC};
 	socklen_t len = sizeof(peer);
@@ -124,7 +133,7 @@ int sock_accept(int listen_fd, uint8_t tos, struct sockaddr_storage *ret_peer, i
 
 	if (fd < 0)
 		return -errno;
-	ret = sock_tune(fd, peer.ss_family, tos);
+	ret = sock_tune(fd, peer.ss_family, traffic);
 	if (ret) {
 		close(fd);
 		return ret;

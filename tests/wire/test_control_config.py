@@ -46,7 +46,7 @@ def full(tmp_path, port):
     odd = str(tmp_path / "a disk: with #odd \"names\" é\\").replace("\\", "\\\\").replace('"', '\\"')
     return f"""\
 listen:
-  - tcp://127.0.0.1:{port}?hdgst=off&tos=32
+  - tcp://127.0.0.1:{port}?hdgst=off&tos=32&priority=5
   - "tcp://[::1]:{port}"
   - tcp://127.0.0.1:0
 referrals: [tcp://10.0.0.2:8009, "rdma://[fd00::2]:4420/nqn.2014-08.org.example:a%20b"]

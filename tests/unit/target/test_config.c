@@ -52,7 +52,7 @@ static const struct config_case cases[] = {
 	{"listen:\n  - tcp://127.0.0.1:0\n  - tcp://127.0.0.1:77777\n", 3, "listen.1"},
 	{"listen:\n  - tcp://127.0.0.1:0?colour=red\n", 2, "listen.0"},
 	{"listen:\n  - tcp://127.0.0.1:0?colour=red\n", 2,
-		"known: max_queue_size, in_capsule, mdts, hdgst, ddgst, tos"},
+		"known: max_queue_size, in_capsule, mdts, hdgst, ddgst, tos, priority"},
 	{"listen:\n  - rdma://127.0.0.1:0?hdgst=on\n", 2,
 		"known: max_queue_size, in_capsule, mdts, tos"},
 	{"listen:\n  - tcp://127.0.0.1:0?ddgst=1\n", 2, "ddgst=1"},
@@ -75,6 +75,9 @@ static const struct config_case cases[] = {
 	{"listen:\n  - tcp://127.0.0.1:0?mdts=4K\n", 2, "from 8K to 1M"},
 	{"listen:\n  - tcp://127.0.0.1:0?mdts=2M\n", 2, "mdts=2M"},
 	{"listen:\n  - rdma://127.0.0.1:0?mdts=96K\n", 2, "mdts=96K"},
+	{"listen: [\"tcp://127.0.0.1:0?priority=6\"]\n" REST, 0, NULL},
+	{"listen:\n  - tcp://127.0.0.1:0?priority=7\n", 2, "a number from 0 to 6"},
+	{"listen:\n  - rdma://127.0.0.1:0?priority=1\n", 2, "option 'priority' of a rdma listener"},
 	{"listen:\n  - tcp://127.0.0.1:0?mdts=\n", 2, "mdts= of the listener"},
 	{SUBSYS "referrals: [\"tcp://10.0.0.1:8009\", \"rdma://[fd00::1]:4420/"
 		"nqn.2024-01.com.example:discovery\"]\n",
