@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The RDMA transport's own rules (NVMe RDMA 1.0), over tests/softrdma."""
+"""The RDMA transport's own rules (NVMe RDMA 1.0), over tests/softrdma or a device."""
+import contextlib
 import os
 import random
 import struct
@@ -251,8 +252,9 @@ def test_a_wrong_key_ends_only_its_own_connection(target, opcode, wrong):
             address += 8192 - 2048
         elif wrong == "gone":
             assert io.say("forget 0") == "ok"
-        io.send(nvme.command(opcode, cid=1, nsid=1, dptr=keyed(address, 4096, key),
-                             cdw=() if opcode == nvme.IDENTIFY else nvme.rw_cdw(0, 8)))
+        with contextlib.suppress(nvmerdma.Ended):      # the end may be faster than the acknowledgement
+            io.send(nvme.command(opcode, cid=1, nsid=1, dptr=keyed(address, 4096, key),
+                                 cdw=() if opcode == nvme.IDENTIFY else nvme.rw_cdw(0, 8)))
         io.expect_end()
         where, good = other.io.region(0, 4096)
         assert other.io.command(nvme.READ, nsid=1, dptr=keyed(where, 4096, good),
@@ -282,13 +284,15 @@ def test_commands_with_a_wrong_key_keep_no_buffer(tmp_path, opcode):
 
 
 def test_more_commands_than_the_queue_holds_ends_only_that_association(target):
-    """Base 2.0 3.3.2.7: hosts keep to the size of their queue; who does not loses the connection, and others keep theirs."""
+    """Base 2.0 3.3.2.7: hosts keep to the size of their queue; others are served when one does not. Ours ends the connection;
+    with a receive queue for each connection the device can hold such a host back."""
     with nvmerdma.Pair(target.address, target.subsystem, depth=4) as both:
         address, key = both.io.region(0, 1 << 20)
         capsule = nvme.command(nvme.READ, nsid=1, dptr=keyed(address, 1 << 20, key),
                                cdw=nvme.rw_cdw(0, 2048))
         assert both.io.say(f"burst 64 {capsule.hex()}") == "ok"
-        both.io.expect_end()
+        if target.hauld:
+            both.io.expect_end()
     target.still_serves()
 
 
