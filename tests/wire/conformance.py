@@ -22,6 +22,7 @@ def add_options(parser):
 
 def configure(config):
     config.addinivalue_line("markers", "transport(name): is about this transport alone, tcp or rdma")
+    config.addinivalue_line("markers", "long: waits for time-outs or connects often, and is not asked of each target each time")
     config.stash[FOUND] = {}
 
 

@@ -261,6 +261,7 @@ def test_keep_alive_timer_can_be_set_and_read(target):
         assert 7000 <= got < 9000, "rounded up to the granularity at most"
 
 
+@pytest.mark.long
 def test_keep_alive_set_by_feature_is_enforced(target):
     """Base 2.0 3.9: the association ends when the timer does."""
     with target.admin() as admin:

@@ -365,6 +365,7 @@ def test_association_ends_with_its_admin_queue(target):
         queue.expect_end(within=fabric.PATIENCE)
 
 
+@pytest.mark.long
 def test_silent_host_is_dropped_when_keep_alive_expires(target):
     """Base 2.0 3.9: no Keep Alive within KATO ends the association."""
     with target.admin(kato=1000) as admin, admin.io_queue(1) as queue:

@@ -125,12 +125,14 @@ def test_io_commands_and_queues_are_refused(target):
         assert admin.command(0x18)[0].status == 0, "Keep Alive"
 
 
+@pytest.mark.long
 def test_discovery_keep_alive_is_the_hosts_own(target):
     """Base 2.0 3.9: a timer that a host has asked for counts on discovery controllers too."""
     with target.admin(nvme.DISCOVERY_NQN, kato=1000) as admin:
         admin.expect_end(within=4)
 
 
+@pytest.mark.long
 def test_a_host_that_keeps_alive_keeps_its_discovery_controller(target):
     """Base 2.0 3.9: whether the timer comes from Connect or from a feature, for longer than it (B041)."""
     with target.admin(nvme.DISCOVERY_NQN, kato=1000) as first, target.admin(nvme.DISCOVERY_NQN) as later:

@@ -236,6 +236,7 @@ def test_a_capsule_shorter_than_a_command_ends_the_connection(target, pair):
     target.still_serves()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrong", ["key", "before", "behind", "gone", "not writable"])
 @pytest.mark.parametrize("opcode", [nvme.READ, nvme.WRITE, nvme.IDENTIFY],
                          ids=["read", "write", "identify"])
@@ -309,6 +310,7 @@ def test_many_commands_at_once_are_all_answered(target):
 
 # --- ends -----------------------------------------------------------------------------------------
 
+@pytest.mark.long
 def test_hosts_may_vanish_at_any_moment(target):
     """Base 2.0 3.3.2.4: hosts may go at any moment, and others are served."""
     chance = random.Random(5)
