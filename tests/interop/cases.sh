@@ -5,7 +5,7 @@
 # why; 77 is a skip.
 # shellcheck disable=SC2034 # run has the list
 
-case_seconds=180
+case_seconds=${case_seconds:-240}
 cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	kernel_host_to_hauld_tcp kernel_host_to_hauld_rdma kernel_host_to_hauld_tcp_with_digests
 	kernel_host_connects_all_through_a_wildcard_listener_tcp kernel_host_connects_all_through_a_wildcard_listener_rdma
@@ -24,10 +24,13 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	engine_to_hauld_tcp engine_to_hauld_rdma
 	users_program_that_forks_rdma users_program_connects_again_and_again_rdma queues_outlive_a_change_of_mtu_rdma
 	hauld_on_a_device_that_is_removed_tcp kernel_host_mounts_a_disk_of_4096_byte_blocks_tcp hauld_says_that_aio_slots_are_missing
-	engine_has_its_data_in_huge_pages_tcp engine_has_its_data_in_huge_pages_rdma"
+	engine_has_its_data_in_huge_pages_tcp engine_has_its_data_in_huge_pages_rdma
+	wire_suite_against_the_kernel_target_tcp wire_suite_against_the_kernel_target_rdma wire_suite_against_hauld_rdma"
 
 # shellcheck source=tests/interop/parties.sh
 . tests/interop/parties.sh
+# shellcheck source=tests/interop/conformance.sh
+. tests/interop/conformance.sh
 # shellcheck source=tests/interop/kernel_host.sh
 . tests/interop/kernel_host.sh
 # shellcheck source=tests/interop/changes.sh
