@@ -75,6 +75,7 @@ static int catalog_clone_subsys(struct catalog *catalog, const struct subsys *fr
 	memcpy(subsys->serial, from->serial, sizeof(subsys->serial));
 	subsys->allow_any = from->allow_any;
 	subsys->max_io_queues = from->max_io_queues;
+	subsys->reset_offered = from->reset_offered;
 	error = host_list_copy(&subsys->hosts, &from->hosts);
 	for (uint32_t nsid = 0; !error && nsid < from->ns_limit; nsid++)
 		if (from->ns[nsid])
@@ -214,12 +215,17 @@ int catalog_add_referral(
 
 int catalog_add_subsys(struct catalog *catalog, const char *nqn, struct subsys **ret)
 {
+	const struct subsys *before = NULL;
+
 	if (catalog_find(catalog, nqn) || !strcmp(nqn, NVME_DISCOVERY_NQN))
 		return -EEXIST;
 	*ret = subsys_create(nqn);
 	if (!*ret)
 		return -ENOMEM;
 	list_push_back(&catalog->subsystems, &(*ret)->node);
+	if (catalog->previous)
+		before = catalog_find(catalog->previous, nqn);
+	(*ret)->nr_resets = before ? before->nr_resets : 0;
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "target/ctrl.h"
 #include "target/fence.h"
 #include "target/subsys.h"
+#include "target/subsys_reset.h"
 
 static uint16_t cmd_property_prepare(struct request *request)
 {
@@ -35,6 +36,9 @@ static bool cmd_property_value(
 	case NVME_PROPERTY_CSTS:
 		*ret_value = ctrl_csts(ctrl);
 		return true;
+	case NVME_PROPERTY_NSSR:
+		*ret_value = 0;
+		return ctrl_may_reset_subsys(ctrl);
 	case NVME_PROPERTY_CRTO:
 		*ret_value = NVME_CRTO_CRWMT(CTRL_CAP_TO);
 		return true;
@@ -106,17 +110,9 @@ void cmd_property_go_on(struct request *request)
 		cmd_shutdown_next(request);
 }
 
-static void cmd_property_set_run(struct request *request)
+static void cmd_property_set_cc(struct request *request, struct ctrl *ctrl, uint32_t value)
 {
-	const struct nvme_property *property = &request->cmd.property;
-	struct ctrl *ctrl = request->conn->member.ctrl;
-
-	if (le32_get(property->ofst) != NVME_PROPERTY_CC ||
-		(property->attrib & NVME_PROPERTY_ATTRIB_SIZE) != NVME_PROPERTY_4_BYTES) {
-		request_complete(request, CMD_INVALID_FIELD);
-		return;
-	}
-	switch (ctrl_set_cc(ctrl, (uint32_t)le64_get(property->value))) {
+	switch (ctrl_set_cc(ctrl, value)) {
 	case CTRL_TASK_NONE:
 		request_complete(request, 0);
 		break;
@@ -129,6 +125,41 @@ static void cmd_property_set_run(struct request *request)
 			cmd_property_go_on(request);
 		break;
 	}
+}
+
+/* NVMe base 2.0 3.1.3.6: NSSRO is cleared by writing 1 to it; the rest is read only. */
+static void cmd_property_set_csts(struct request *request, struct ctrl *ctrl, uint32_t value)
+{
+	if (value & NVME_CSTS_NSSRO)
+		ctrl->nssro = false;
+	request_complete(request, 0);
+}
+
+/* NVMe base 2.0 3.1.3.7: other values do nothing. */
+static void cmd_property_set_nssr(struct request *request, uint32_t value)
+{
+	if (value == NVME_NSSR_RESET)
+		subsys_reset(request);
+	else
+		request_complete(request, 0);
+}
+
+static void cmd_property_set_run(struct request *request)
+{
+	const struct nvme_property *property = &request->cmd.property;
+	struct ctrl *ctrl = request->conn->member.ctrl;
+	uint32_t offset = le32_get(property->ofst);
+	uint32_t value = (uint32_t)le64_get(property->value);
+	bool whole = (property->attrib & NVME_PROPERTY_ATTRIB_SIZE) == NVME_PROPERTY_4_BYTES;
+
+	if (whole && offset == NVME_PROPERTY_CC)
+		cmd_property_set_cc(request, ctrl, value);
+	else if (whole && offset == NVME_PROPERTY_CSTS && ctrl_may_reset_subsys(ctrl))
+		cmd_property_set_csts(request, ctrl, value);
+	else if (whole && offset == NVME_PROPERTY_NSSR && ctrl_may_reset_subsys(ctrl))
+		cmd_property_set_nssr(request, value);
+	else
+		request_complete(request, CMD_INVALID_FIELD);
 }
 
 static uint16_t cmd_disconnect_prepare(struct request *request)

@@ -352,6 +352,8 @@ static void config_print_subsys(
 	config_print_text(print, "    serial: ", subsys->serial);
 	if (subsys->max_io_queues != SUBSYS_MAX_IO_QUEUES)
 		fprintf(print->file, "    max_io_queues: %u\n", subsys->max_io_queues);
+	if (subsys->reset_offered)
+		fputs("    subsystem_reset: true\n", print->file);
 	config_print_allowed(print, "    ", subsys->allow_any ? NULL : &subsys->hosts);
 	config_print_ana(print, catalog, subsys);
 	for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++) {

@@ -38,6 +38,7 @@ struct config_subsys {
 	char *nqn;
 	char *serial;
 	uint32_t max_io_queues;
+	bool subsystem_reset;
 	struct config_ana *ana;
 	unsigned ana_count;
 	struct config_ns *namespaces;

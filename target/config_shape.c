@@ -68,6 +68,7 @@ static const struct config_shape config_shape_subsys[] = {
 		.right = "a name such as nqn.2024-01.com.example:disks is"},
 	{"serial", CONFIG_TEXT, .max = 4096, .right = "at most 20 ASCII characters are"},
 	{"max_io_queues", CONFIG_NUMBER, .right = "a number from 1 to 128 is"},
+	{"subsystem_reset", CONFIG_FLAG, .right = "true or false is"},
 	{"allow", CONFIG_ALLOW},
 	{"ana", CONFIG_LIST, .max = ANA_MAX_GROUPS * (CATALOG_MAX_PORTS + 1),
 		.entry = config_shape_ana, .right = "a list with 'group' and 'state' each is"},

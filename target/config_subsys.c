@@ -139,6 +139,7 @@ int config_subsys_add(struct config_source *source, struct config_file *config, 
 	snprintf(path, sizeof(path), "subsystems.%u.max_io_queues", i);
 	if (!error)
 		error = config_io_queues(source, path, from->max_io_queues, subsys);
+	subsys->reset_offered = from->subsystem_reset;
 	snprintf(path, sizeof(path), "subsystems.%u", i);
 	if (!error)
 		error = config_allow_subsys(source, path, subsys);

@@ -148,13 +148,19 @@ static void ctrl_replace_expired(struct loop_timer *timer)
 
 /* --- registers ------------------------------------------------------------------------------- */
 
+bool ctrl_may_reset_subsys(const struct ctrl *ctrl)
+{
+	return ctrl->subsys->reset_offered;
+}
+
 uint64_t ctrl_cap(const struct ctrl *ctrl)
 {
 	uint64_t mqes = ctrl->admin->port->option[TRANSPORT_MAX_QUEUE_SIZE] - 1;
 
 	return mqes << NVME_CAP_MQES_SHIFT | NVME_CAP_CQR |
 	       (uint64_t)CTRL_CAP_TO << NVME_CAP_TO_SHIFT | NVME_CAP_CSS_NVM |
-	       (ctrl->subsys->discovery ? 0 : NVME_CAP_CSS_IOCS) | NVME_CAP_CRMS_CRWMS;
+	       (ctrl->subsys->discovery ? 0 : NVME_CAP_CSS_IOCS) |
+	       (ctrl_may_reset_subsys(ctrl) ? NVME_CAP_NSSRS : 0) | NVME_CAP_CRMS_CRWMS;
 }
 
 uint32_t ctrl_csts(const struct ctrl *ctrl)
@@ -162,7 +168,8 @@ uint32_t ctrl_csts(const struct ctrl *ctrl)
 	bool ready = ctrl->stage == CTRL_READY || ctrl->stage == CTRL_RESETTING;
 
 	return ctrl->shst | (ready ? NVME_CSTS_RDY : 0) |
-	       (ctrl->stage == CTRL_FAILED ? NVME_CSTS_CFS : 0);
+	       (ctrl->stage == CTRL_FAILED ? NVME_CSTS_CFS : 0) |
+	       (ctrl->nssro ? NVME_CSTS_NSSRO : 0);
 }
 
 bool ctrl_ready(const struct ctrl *ctrl)
@@ -289,6 +296,9 @@ int ctrl_create(struct conn *conn, const struct subsys *subsys, const char *host
 	ctrl->cntlid = ctrl_cntlid(reactor, ctrl->slot);
 	ctrl->admin = conn;
 	ctrl->portid = conn->port->portid;
+	ctrl->nr_resets = subsys->nr_resets;
+	/* Its host may have lost an earlier one by that. */
+	ctrl->nssro = subsys->nr_resets;
 	list_init(&ctrl->parked);
 	ctrl->max_io_queues = ctrl->nr_io_queues = subsys->max_io_queues;
 	features_reset(&ctrl->features, loop_now_ns(reactor->loop));
@@ -356,6 +366,14 @@ static void ctrl_compare(struct ctrl *ctrl, const struct subsys *now)
 		ctrl_end(ctrl, "what it had lost for good is back");
 }
 
+/* NVMe base 2.0 3.7.2: a Controller Level Reset, as if the host had cleared CC. */
+static void ctrl_subsys_reset(struct ctrl *ctrl)
+{
+	ctrl->nr_resets = ctrl->subsys->nr_resets;
+	ctrl->nssro = true;
+	(void)ctrl_set_cc(ctrl, 0);
+}
+
 void ctrl_follow(struct ctrl *ctrl, const struct catalog *catalog)
 {
 	const struct subsys *now;
@@ -374,6 +392,8 @@ void ctrl_follow(struct ctrl *ctrl, const struct catalog *catalog)
 	else
 		ctrl_compare(ctrl, view_of(now, ctrl->hostnqn));
 	ctrl->subsys = now ? view_of(now, ctrl->hostnqn) : &subsys_removed;
+	if (now && !ctrl->ending && ctrl->nr_resets != now->nr_resets)
+		ctrl_subsys_reset(ctrl);
 }
 
 void ctrl_announce(struct ctrl *ctrl)

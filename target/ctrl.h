@@ -82,6 +82,8 @@ struct ctrl {
 	uint32_t cc;
 	enum ctrl_stage stage;
 	uint32_t shst;	      /* NVME_CSTS_SHST_* */
+	bool nssro;	      /* CSTS.NSSRO: its subsystem has been reset */
+	uint32_t nr_resets;   /* of its subsystem, that it has seen */
 	uint32_t nr_enabling; /* ctrl_enabled() that are due */
 	struct list parked;   /* Property Set requests in EXEC that wait for all queues to leave */
 	uint32_t kato_ms;     /* 0: none */
@@ -137,6 +139,8 @@ uint32_t ctrl_owner(const struct reactor *reactor, uint16_t cntlid);
 /* Some Connect waits for an id in use: sees to its deadline. */
 void ctrl_arm_replace(struct ctrl *ctrl);
 
+/* Its hosts may reset its subsystem. */
+bool ctrl_may_reset_subsys(const struct ctrl *ctrl);
 uint64_t ctrl_cap(const struct ctrl *ctrl);
 uint32_t ctrl_csts(const struct ctrl *ctrl);
 /* A write of CC: enable, reset, shutdown. */

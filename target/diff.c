@@ -336,6 +336,9 @@ static void diff_subsys_changed(
 	if (before->max_io_queues != after->max_io_queues)
 		diff_list_add(&list, "at most %u -> %u I/O queues for new controllers",
 			before->max_io_queues, after->max_io_queues);
+	if (before->reset_offered != after->reset_offered)
+		diff_list_add(&list, "hosts may %s",
+			after->reset_offered ? "reset it" : "not reset it any more");
 	if (list.used)
 		diff_tell(diff, "~ subsystem %s: %s", after->nqn, list.text);
 }
@@ -346,7 +349,8 @@ static void diff_subsys(struct diff *diff, const struct diff_catalogs *catalogs,
 	if (!after)
 		diff_tell(diff, "- subsystem %s", nqn);
 	else if (!before)
-		diff_tell(diff, "+ subsystem %s: serial %s", nqn, after->serial);
+		diff_tell(diff, "+ subsystem %s: serial %s%s", nqn, after->serial,
+			after->reset_offered ? ", hosts may reset it" : "");
 	else
 		diff_subsys_changed(diff, before, after);
 	if (after)

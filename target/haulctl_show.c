@@ -198,6 +198,8 @@ static void show_subsystem(struct json_object *subsys)
 	if (show_number(subsys, "max_io_queues") != SUBSYS_MAX_IO_QUEUES)
 		printf(", at most %" PRIu64 " I/O queue%s", show_number(subsys, "max_io_queues"),
 			show_plural(show_number(subsys, "max_io_queues")));
+	if (show_flag(subsys, "subsystem_reset"))
+		fputs(", hosts may reset it", stdout);
 	putchar('\n');
 	if (show_flag(subsys, "allow_any"))
 		puts("  allowed: any host");

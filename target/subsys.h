@@ -62,6 +62,8 @@ struct subsys {
 	struct ns **ns;				   /* by namespace id; holes are NULL */
 	struct ana_group *ana[ANA_MAX_GROUPS + 1]; /* by id; NULL: optimized everywhere */
 	bool volatile_cache;			   /* of any namespace */
+	bool reset_offered;			   /* to its hosts: target/subsys_reset.h */
+	uint32_t nr_resets;			   /* since hauld has it */
 	struct list node;			   /* catalog->subsystems */
 
 	/* Made when its catalog is about to be published, if hosts see different namespaces. */

@@ -401,6 +401,8 @@ enum nvme_cc_shn {
 #define NVME_CSTS_SHST_COMPLETE	 (2u << 2)
 #define NVME_CSTS_NSSRO		 (1u << 4)
 
+#define NVME_NSSR_RESET 0x4e564d65u /* "NVMe" */
+
 /* --- features ------------------------------------------------------------------------------ */
 
 enum nvme_feature_id {

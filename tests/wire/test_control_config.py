@@ -64,6 +64,7 @@ subsystems:
   - nqn: {A}
     serial: "# 1: a"
     max_io_queues: 12
+    subsystem_reset: true
     allow: [nqn.2026-11.io.haul:x, "testnqn: \\"é\\""]
     ana:
       - {{group: 2, state: inaccessible}}
