@@ -79,6 +79,18 @@ static int config_cntlids(struct config_source *source, const struct config_file
 	return 0;
 }
 
+static int config_kas(struct config_source *source, const struct config_file *config,
+	struct target_settings *settings)
+{
+	if (!config_source_at(source, "kas_s"))
+		return 0;
+	if (config->kas_s < 1 || config->kas_s > TARGET_MAX_KAS_S)
+		return config_source_wrong(source, "kas_s", "%u is not a number from 1 to %u",
+			config->kas_s, TARGET_MAX_KAS_S);
+	settings->kas_ms = config->kas_s * 1000;
+	return 0;
+}
+
 static int config_settings(struct config_source *source, const struct config_file *config,
 	struct target_settings *settings)
 {
@@ -195,6 +207,8 @@ static int config_use(const struct config_text *text, struct target_settings *se
 		error = config_schema_read(&source, text, &config);
 	if (!error)
 		error = config_settings(&source, config, settings);
+	if (!error)
+		error = config_kas(&source, config, settings);
 	if (!error)
 		error = config_discovery_nqn(&source, config->discovery_nqn, settings);
 	if (!error)

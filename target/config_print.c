@@ -204,6 +204,8 @@ static void config_print_settings(
 	if (settings->patience_ns != unless_given.patience_ns)
 		fprintf(print->file, "patience_s: %" PRIu64 "\n",
 			settings->patience_ns / 1000000000);
+	if (settings->kas_ms != unless_given.kas_ms)
+		fprintf(print->file, "kas_s: %u\n", settings->kas_ms / 1000);
 	if (settings->cntlid_min != unless_given.cntlid_min)
 		fprintf(print->file, "cntlid_min: %u\n", settings->cntlid_min);
 	if (settings->cntlid_max != unless_given.cntlid_max)

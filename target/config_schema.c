@@ -87,6 +87,7 @@ static const cyaml_schema_field_t config_fields[] = {
 	CYAML_FIELD_UINT_PTR(
 		"spin_us", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_file, spin_us),
 	CYAML_FIELD_UINT("patience_s", CYAML_FLAG_OPTIONAL, struct config_file, patience_s),
+	CYAML_FIELD_UINT("kas_s", CYAML_FLAG_OPTIONAL, struct config_file, kas_s),
 	CYAML_FIELD_STRING_PTR("discovery_nqn", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
 		struct config_file, discovery_nqn, 1, 4096),
 	CYAML_FIELD_UINT("cntlid_min", CYAML_FLAG_OPTIONAL, struct config_file, cntlid_min),

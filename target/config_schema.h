@@ -59,6 +59,7 @@ struct config_file {
 	char *state;
 	uint32_t *spin_us;
 	uint32_t patience_s;
+	uint32_t kas_s;
 	char *discovery_nqn;
 	uint32_t cntlid_min;
 	uint32_t cntlid_max;

@@ -90,6 +90,7 @@ static const struct config_shape config_shape_file[] = {
 	{"memory", CONFIG_TEXT, .right = "a size such as 512M is"},
 	{"spin_us", CONFIG_NUMBER, .right = "a number from 0 to 1000000 is"},
 	{"patience_s", CONFIG_NUMBER, .right = "a number from 1 to 3600 is"},
+	{"kas_s", CONFIG_NUMBER, .right = "a number from 1 to 600 is"},
 	{"cntlid_min", CONFIG_NUMBER, .right = "a number from 1 to 65519 is"},
 	{"cntlid_max", CONFIG_NUMBER, .right = "a number from 1 to 65519 is"},
 	{"discovery_nqn", CONFIG_TEXT, .max = 4096,

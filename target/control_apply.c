@@ -67,6 +67,7 @@ static const struct {
 	APPLY_SETTING("memory", memory_bytes),
 	APPLY_SETTING("spin_us", spin_ns),
 	APPLY_SETTING("patience_s", patience_ns),
+	APPLY_SETTING("kas_s", kas_ms),
 	APPLY_SETTING("cntlid_min", cntlid_min),
 	APPLY_SETTING("cntlid_max", cntlid_max),
 	APPLY_SETTING("discovery_nqn", discovery_nqn),

@@ -66,6 +66,7 @@ static void describe_target(struct json_object *status, const struct control *co
 	if (state_dir_is_there(&target->reservations->state_dir))
 		control_json_text(json, "state_directory", target->reservations->state_dir.path);
 	control_json_text(json, "discovery_nqn", target->settings.discovery_nqn);
+	control_json_number(json, "kas_ms", target->settings.kas_ms);
 	control_json_number(json, "cntlid_min", target->settings.cntlid_min);
 	control_json_number(json, "cntlid_max", target->settings.cntlid_max);
 }

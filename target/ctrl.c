@@ -111,11 +111,17 @@ void ctrl_alive(struct ctrl *ctrl)
 	ctrl->alive_ns = loop_now_ns(ctrl->reactor->loop);
 }
 
+uint32_t ctrl_round_kato(const struct ctrl *ctrl, uint32_t kato_ms)
+{
+	uint32_t kas_ms = ctrl->reactor->target->settings.kas_ms;
+	uint64_t rounded = ((uint64_t)kato_ms + kas_ms - 1) / kas_ms * kas_ms;
+
+	return (uint32_t)min_of(rounded, (uint64_t)UINT32_MAX / kas_ms * kas_ms);
+}
+
 void ctrl_set_kato(struct ctrl *ctrl, uint32_t kato_ms)
 {
-	uint64_t rounded = ((uint64_t)kato_ms + CTRL_KAS_MS - 1) / CTRL_KAS_MS * CTRL_KAS_MS;
-
-	ctrl->kato_ms = (uint32_t)min_of(rounded, (uint64_t)UINT32_MAX / CTRL_KAS_MS * CTRL_KAS_MS);
+	ctrl->kato_ms = ctrl_round_kato(ctrl, kato_ms);
 	ctrl_alive(ctrl);
 	keep_alive_arm(ctrl);
 }

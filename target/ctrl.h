@@ -30,8 +30,6 @@ struct subsys;
 /* Asynchronous event requests a controller holds; AERL and ACL say the same 0's based. */
 #define CTRL_MAX_AERS		4
 #define CTRL_MAX_ABORTS		4
-/* Granularity of the keep-alive timer (KAS): 1 s. See target/keep_alive.h. */
-#define CTRL_KAS_MS		1000
 /* A discovery controller without keep-alive ends after two idle minutes (NVMe base 2.0 3.1.2.3). */
 #define CTRL_DISCOVERY_IDLE_MS	120000
 /* CAP.TO, in units of 500 ms: enabling may wait for commands of an earlier controller
@@ -157,5 +155,7 @@ bool ctrl_expels(const struct ctrl *ctrl);
 /* The host has shown life. */
 void ctrl_alive(struct ctrl *ctrl);
 void ctrl_set_kato(struct ctrl *ctrl, uint32_t kato_ms);
+/* KATO rounded up to the granularity (KAS) that hosts are told: 0 stays 0, that is, no timer. */
+uint32_t ctrl_round_kato(const struct ctrl *ctrl, uint32_t kato_ms);
 
 #endif

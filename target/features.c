@@ -70,7 +70,7 @@ static uint16_t feature_async_event_set(struct ctrl *ctrl, uint32_t value, uint3
 
 static uint32_t feature_keep_alive_get(const struct ctrl *ctrl, bool standard)
 {
-	return standard ? FEATURE_KATO_DEFAULT_MS : ctrl->kato_ms;
+	return standard ? ctrl_round_kato(ctrl, FEATURE_KATO_DEFAULT_MS) : ctrl->kato_ms;
 }
 
 static uint16_t feature_keep_alive_set(struct ctrl *ctrl, uint32_t value, uint32_t *ret_dw0)

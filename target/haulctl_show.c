@@ -86,6 +86,9 @@ static void show_target(struct json_object *target)
 		show_number(target, "descriptors"));
 	if (strcmp(show_text(target, "discovery_nqn"), NVME_DISCOVERY_NQN))
 		printf("discovery is also %s\n", show_text(target, "discovery_nqn"));
+	if (show_number(target, "kas_ms") != 1000)
+		printf("keep-alive timeouts are multiples of %" PRIu64 " s\n",
+			show_number(target, "kas_ms") / 1000);
 	if (show_number(target, "cntlid_min") != 1 ||
 		show_number(target, "cntlid_max") != NVME_CNTLID_MAX)
 		printf("controller ids %" PRIu64 " to %" PRIu64 "\n",

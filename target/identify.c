@@ -65,7 +65,7 @@ static void identify_ctrl_common(const struct ctrl *ctrl, struct nvme_id_ctrl *i
 	id->ctratt = le32(NVME_ID_CTRATT_HOSTID_128 | NVME_ID_CTRATT_TBKAS);
 	id->aerl = CTRL_MAX_AERS - 1;
 	id->elpe = ERROR_LOG_ENTRIES - 1;
-	id->kas = le16(CTRL_KAS_MS / 100);
+	id->kas = le16((uint16_t)(ctrl->reactor->target->settings.kas_ms / 100));
 	id->sqes = NVME_SQES << 4 | NVME_SQES;
 	id->cqes = NVME_CQES << 4 | NVME_CQES;
 	id->maxcmd = le16((uint16_t)limit[TRANSPORT_MAX_QUEUE_SIZE]);

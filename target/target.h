@@ -40,6 +40,7 @@ struct target_settings {
 	uint64_t spin_ns;
 	uint64_t memory_bytes; /* data buffers of all reactors together */
 	uint64_t patience_ns;  /* how long a host may take for its part of a command without data */
+	uint32_t kas_ms;       /* the granularity of keep-alive timers, and the least of them */
 	uint16_t cntlid_min;   /* controllers have ids from here ... */
 	uint16_t cntlid_max;   /* ... to here: another target of the same subsystems has others */
 	/* Of its own, beside the well-known one, which it answers to in any case. */
@@ -49,16 +50,19 @@ struct target_settings {
 					     */
 	char state[TARGET_STATE_BYTES];	    /* "": $STATE_DIRECTORY, or nothing is kept; "none" */
 };
-#define TARGET_SETTINGS_DEFAULT                                                                \
-	{                                                                                      \
-		.engine = LOOP_ENGINE_AUTO, .spin_ns = 20000, .memory_bytes = 512u << 20,      \
-		.patience_ns = 30000000000ull, .cntlid_min = 1, .cntlid_max = NVME_CNTLID_MAX, \
-		.discovery_nqn = NVME_DISCOVERY_NQN, .log_level = LOG_LEVEL_INFO               \
+#define TARGET_SETTINGS_DEFAULT                                                           \
+	{                                                                                 \
+		.engine = LOOP_ENGINE_AUTO, .spin_ns = 20000, .memory_bytes = 512u << 20, \
+		.patience_ns = 30000000000ull, .kas_ms = 1000, .cntlid_min = 1,           \
+		.cntlid_max = NVME_CNTLID_MAX, .discovery_nqn = NVME_DISCOVERY_NQN,       \
+		.log_level = LOG_LEVEL_INFO                                               \
 	}
 #define TARGET_MAX_THREADS_DEFAULT    8
 /* At least one on each reactor. */
 #define TARGET_MIN_CNTLIDS	      TARGET_MAX_REACTORS
 #define TARGET_MAX_PATIENCE_S	      3600
+/* A host that died without a word holds what it has for that long, whatever it has asked for. */
+#define TARGET_MAX_KAS_S	      600
 /* Each size class of the pool needs a region, on each reactor. */
 #define TARGET_MIN_MEMORY_PER_REACTOR (8u << 20)
 

@@ -107,12 +107,12 @@ def test_a_dry_run_changes_nothing(start, tmp_path):
 def test_settings_wait_for_the_next_start(start):
     hauld = start()
     with Control(hauld.control) as control:
-        answer = control.apply(BASE + "threads: 5\nengine: epoll\nmemory: 64M\nspin_us: 3\npatience_s: 7\n"
+        answer = control.apply(BASE + "threads: 5\nengine: epoll\nmemory: 64M\nspin_us: 3\npatience_s: 7\nkas_s: 2\n"
                                "cntlid_min: 2\ncntlid_max: 900\n"
                                "control: none\n")
         assert answer["changes"] == []
         assert [note.split()[0] for note in answer["notes"]] == \
-            ["threads", "engine", "memory", "spin_us", "patience_s", "cntlid_min", "cntlid_max", "control"]
+            ["threads", "engine", "memory", "spin_us", "patience_s", "kas_s", "cntlid_min", "cntlid_max", "control"]
         answer = control.apply(BASE + "threads: 2\nspin_us: 20\n")
         assert answer["notes"] == []
 

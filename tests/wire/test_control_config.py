@@ -55,6 +55,7 @@ engine: epoll
 memory: 100M
 spin_us: 0
 patience_s: 17
+kas_s: 9
 discovery_nqn: nqn.2026-11.io.haul:discovery
 cntlid_min: 300
 cntlid_max: 1299

@@ -138,13 +138,15 @@ def test_what_is_not_the_default(start):
     assert (seen["target"]["discovery_nqn"], seen["target"]["cntlid_min"], seen["target"]["cntlid_max"]) == (
         nvme.DISCOVERY_NQN, 1, 0xffef)
     assert seen["referrals"] == []
-    for word in ("discovery is also", "controller ids", "Referrals", "ana group"):
+    assert seen["target"]["kas_ms"] == 1000
+    for word in ("discovery is also", "controller ids", "keep-alive", "Referrals", "ana group"):
         assert word not in text, text
     seen, text = status(start(f"""\
 listen: [tcp://127.0.0.1:0]
 discovery_nqn: {own}
 cntlid_min: 128
 cntlid_max: 255
+kas_s: 60
 referrals: [tcp://127.0.0.1:8009, tcp://127.0.0.2/{own}]
 subsystems:
   - nqn: {A}
@@ -154,7 +156,9 @@ subsystems:
 """))
     assert (seen["target"]["discovery_nqn"], seen["target"]["cntlid_min"], seen["target"]["cntlid_max"]) == (own, 128, 255)
     assert seen["referrals"] == ["tcp://127.0.0.1:8009", f"tcp://127.0.0.2:4420/{own}"]
-    for word in (f"discovery is also {own}\n", "controller ids 128 to 255\n",
+    assert seen["target"]["kas_ms"] == 60000
+    for word in (f"discovery is also {own}\n", "keep-alive timeouts are multiples of 60 s\n",
+                 "controller ids 128 to 255\n",
                  f"Referrals\n  tcp://127.0.0.1:8009\n  tcp://127.0.0.2:4420/{own}\n"):
         assert word in text, text
     one, two = [line for line in text.splitlines() if line.startswith("  namespace")]

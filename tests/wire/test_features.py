@@ -5,9 +5,11 @@ import struct
 
 import conftest
 import nvme
+import nvmetcp
 import pytest
 from events import Host
 
+NQN = "nqn.2026-11.io.haul:features"
 CURRENT, DEFAULT, SAVED, SUPPORTED = range(4)
 SAVEABLE, OF_NAMESPACE, CHANGEABLE = 1, 2, 4
 ARBITRATION, POWER, TEMPERATURE, ERROR_RECOVERY, WRITE_CACHE, QUEUES, ATOMICITY, ASYNC_EVENT, TIMESTAMP, KEEP_ALIVE = (
@@ -59,6 +61,21 @@ def test_keep_alive_timer_is_that_of_connect_and_two_minutes_by_default(own):
         assert get(admin, KEEP_ALIVE, sel=SUPPORTED)[0].dw0 == CHANGEABLE
         assert put(admin, KEEP_ALIVE, 1500).status == 0
         assert get(admin, KEEP_ALIVE)[0].dw0 == 2000
+
+
+def test_keep_alive_timer_has_the_granularity_that_the_administrator_chose(start_hauld, tmp_path):
+    """5.27.1.12: every value, the default too, is rounded up to KAS; 0 is none."""
+    path = tmp_path / "hauld.conf"
+    path.write_text(f"listen: ['tcp://127.0.0.1:0']\nkas_s: 7\nsubsystems: [{{nqn: {NQN}, namespaces: [{{ram: 1M}}]}}]\n")
+    hauld = start_hauld("--config", str(path))
+    with nvmetcp.Admin(hauld.address, NQN, kato=1) as admin, \
+            nvmetcp.Admin(hauld.address, nvme.DISCOVERY_NQN, kato=7001) as discovery:
+        assert [int.from_bytes(host.identify(1)[1][320:322], "little") for host in (admin, discovery)] == [70, 70]
+        assert [get(host, KEEP_ALIVE)[0].dw0 for host in (admin, discovery)] == [7000, 14000]
+        assert get(admin, KEEP_ALIVE, sel=DEFAULT)[0].dw0 == 126000
+        for value, rounded in ((7000, 7000), (7001, 14000), (0xFFFFFFFF, 0xFFFFFFFF // 7000 * 7000), (0, 0)):
+            assert put(admin, KEEP_ALIVE, value).status == 0
+            assert get(admin, KEEP_ALIVE)[0].dw0 == rounded
 
 
 def test_events_of_endurance_groups_cannot_be_asked_for(target):
