@@ -217,13 +217,6 @@ uint32_t nvme_crc32c(uint32_t crc, const void *bytes, size_t len)
 	return crc32c_choice.fn(crc, bytes, len);
 }
 
-uint32_t nvme_crc32c_iov(uint32_t crc, const struct iovec *iov, size_t nr)
-{
-	for (size_t i = 0; i < nr; i++)
-		crc = nvme_crc32c(crc, iov[i].iov_base, iov[i].iov_len);
-	return crc;
-}
-
 const char *nvme_crc32c_implementation(void)
 {
 	return crc32c_choice.name;

@@ -8,16 +8,12 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/uio.h>
 
 /*
  * The CRC of len more bytes: crc is 0 at the start, afterwards the last result, which after the
  * last piece is the digest. Reads exactly len bytes.
  */
 uint32_t nvme_crc32c(uint32_t crc, const void *bytes, size_t len);
-
-/* The same over nr pieces. */
-uint32_t nvme_crc32c_iov(uint32_t crc, const struct iovec *iov, size_t nr);
 
 /* The portable version, and which one nvme_crc32c() uses: for the tests. */
 uint32_t nvme_crc32c_table(uint32_t crc, const void *bytes, size_t len);

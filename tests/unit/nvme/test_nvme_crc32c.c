@@ -86,6 +86,8 @@ static void no_byte_behind_the_end_is_read(void **state)
 	}
 }
 
+#define NR_PIECES 8
+
 static void pieces_give_the_crc_of_the_whole(void **state)
 {
 	uint8_t *bytes = random_bytes(BUFFER_SIZE);
@@ -93,17 +95,17 @@ static void pieces_give_the_crc_of_the_whole(void **state)
 
 	(void)state;
 	for (int round = 0; round < 100; round++) {
-		struct iovec iov[8];
+		uint32_t crc = 0;
 		size_t at = 0;
 
-		for (size_t i = 0; i < ARRAY_SIZE(iov); i++) {
+		for (unsigned i = 0; i < NR_PIECES; i++) {
 			size_t left = BUFFER_SIZE - at;
-			size_t len = i + 1 < ARRAY_SIZE(iov) ? (size_t)random() % (left + 1) : left;
+			size_t len = i + 1 < NR_PIECES ? (size_t)random() % (left + 1) : left;
 
-			iov[i] = (struct iovec){bytes + at, len};
+			crc = nvme_crc32c(crc, bytes + at, len);
 			at += len;
 		}
-		assert_true(nvme_crc32c_iov(0, iov, ARRAY_SIZE(iov)) == whole);
+		assert_true(crc == whole);
 	}
 	free(bytes);
 }
