@@ -28,7 +28,7 @@ static void rdma_mem_explain(struct haul_loop *hl, const struct haul_mem *mem, i
 static int rdma_mem_add(struct haul_loop *hl, struct haul_mem *mem, struct rdma_dev *dev)
 {
 	struct ibv_mr *mr;
-	int result = rdma_dev_register(dev, mem->base, mem->length, RDMA_MEM_ACCESS, &mr);
+	int result = rdma_memory_register(dev, mem->base, mem->length, RDMA_MEM_ACCESS, &mr);
 
 	if (result)
 		rdma_mem_explain(hl, mem, result);
@@ -40,11 +40,9 @@ static int rdma_mem_add(struct haul_loop *hl, struct haul_mem *mem, struct rdma_
 static void rdma_mem_del(struct haul_mem *mem, struct rdma_dev *dev)
 {
 	struct ibv_mr *mr = rdma_mem_mr(mem, dev);
-	int error = mr ? ibv_dereg_mr(mr) : 0;
 
-	if (error && !dev->failed)
-		log_error("rdma: %s: cannot deregister memory: %s", rdma_dev_name(dev),
-			strerror(error));
+	if (mr)
+		rdma_memory_deregister(dev, mr);
 	mem->keys[dev->registrar.index] = NULL;
 }
 

@@ -42,13 +42,12 @@ int transport_rdma_state(struct reactor *reactor, struct transport_state **ret)
 	state = calloc(1, sizeof(*state));
 	if (!state)
 		return -ENOMEM;
-	/* The pool is written by our own READs only, which iWARP carries out as remote writes. */
+	/* The pool is written by our own READs only. */
 	result = rdma_loop_init(&state->rdma, reactor->loop, reactor->pool, IBV_ACCESS_LOCAL_WRITE);
 	if (result) {
 		free(state);
 		return result;
 	}
-	state->rdma.devs.iwarp_access = IBV_ACCESS_REMOTE_WRITE;
 	state->rdma.devs.comp_vector = reactor->index;
 	list_init(&state->ports);
 	reactor->transport_state[TRANSPORT_RDMA] = state;

@@ -176,7 +176,7 @@ void transport_rdma_reply(struct request *request)
 		transport_rdma_data(op, request);
 	/* Where the device cannot, the host finds no invalidation in its completion and does it
 	 * itself (NVMe RDMA 1.0 2.3.2). */
-	op->invalidate = keyed && request->sgl.invalidate && tc->ep.dev->can_invalidate;
+	op->invalidate = keyed && request->sgl.invalidate && rdma_dev_can_invalidate(tc->ep.dev);
 	op->invalidate_key = request->sgl.invalidate_key;
 	transport_rdma_response(op, request);
 	rdma_ep_post(&tc->ep, op);

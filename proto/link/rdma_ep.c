@@ -371,7 +371,7 @@ static void rdma_ep_qp_destroy(struct rdma_ep *ep)
 	struct rdma_dev *dev = ep->dev;
 	int error = ibv_destroy_qp(ep->qp);
 
-	if (error && !(error == EIO && dev->failed)) {
+	if (!rdma_dev_let_go(dev, error)) {
 		log_error("rdma: %s: cannot destroy a queue pair: %s", rdma_dev_name(dev),
 			strerror(error));
 		ep->stuck = ep->expired;
@@ -389,7 +389,7 @@ static void rdma_ep_detach(struct rdma_ep *ep)
 	loop_timer_cancel(dev->devs->loop, &ep->drain_deadline);
 	loop_timers_unreserve(dev->devs->loop, 1);
 	list_remove(&ep->node);
-	rdma_dev_release(dev, ep->sq_size + 1 + ep->nr_recvs);
+	rdma_cq_release(&dev->cq, ep->sq_size + 1 + ep->nr_recvs);
 }
 
 /* Nothing is with the device any more, or the deadline is over. What completed before the queue
@@ -397,10 +397,10 @@ static void rdma_ep_detach(struct rdma_ep *ep)
  * memory that goes away, and providers drop completions of a queue pair that is destroyed. */
 static void rdma_ep_finish(struct rdma_ep *ep)
 {
-	rdma_dev_poll_all(ep->dev);
+	rdma_cq_poll_all(&ep->dev->cq);
 	rdma_ep_qp_destroy(ep);
 	if (ep->expired)
-		rdma_dev_poll_all(ep->dev);
+		rdma_cq_poll_all(&ep->dev->cq);
 	rdma_ep_detach(ep);
 	rdma_ep_end_all(&ep->posted, -ETIMEDOUT);
 	rdma_ep_end_all(&ep->broken, -ECANCELED);
@@ -497,8 +497,8 @@ static int rdma_ep_qp_create(struct rdma_ep *ep, const struct rdma_ep_params *pa
 
 	for (;;) {
 		attr = (struct ibv_qp_init_attr){.qp_context = ep,
-			.send_cq = dev->cq,
-			.recv_cq = dev->cq,
+			.send_cq = dev->cq.verbs,
+			.recv_cq = dev->cq.verbs,
 			.srq = ep->srq ? rdma_srq_verbs(ep->srq) : NULL,
 			.qp_type = IBV_QPT_RC,
 			.cap = {.max_send_wr = nr_sends,
@@ -555,7 +555,7 @@ int rdma_ep_create(struct rdma_ep *ep, const struct rdma_ep_ops *ops, struct rdm
 	ep->srq = params->nr_recvs ? NULL : params->srq;
 	ep->max_sges = min_of(params->nr_sges, (uint32_t)dev->attr.max_sge);
 	ep->max_sges = min_of(ep->max_sges, (uint32_t)RDMA_WR_SGES);
-	result = rdma_dev_admit(dev, nr_sends + params->nr_recvs);
+	result = rdma_cq_admit(&dev->cq, nr_sends + params->nr_recvs);
 	if (result)
 		return result;
 	result = loop_timers_reserve(dev->devs->loop, 1);
@@ -564,14 +564,14 @@ int rdma_ep_create(struct rdma_ep *ep, const struct rdma_ep_ops *ops, struct rdm
 	result = rdma_ep_qp_create(ep, params);
 	if (result)
 		goto unreserve;
-	rdma_dev_release(dev, nr_sends - 1 - ep->sq_size);
+	rdma_cq_release(&dev->cq, nr_sends - 1 - ep->sq_size);
 	list_push_back(&dev->eps[ep->qp_num % RDMA_DEV_EP_ROWS], &ep->node);
 	return 0;
 
 unreserve:
 	loop_timers_unreserve(dev->devs->loop, 1);
 release:
-	rdma_dev_release(dev, nr_sends + params->nr_recvs);
+	rdma_cq_release(&dev->cq, nr_sends + params->nr_recvs);
 	return result;
 }
 
@@ -583,8 +583,8 @@ void rdma_ep_established(struct rdma_ep *ep, uint32_t max_reads)
 		return;
 	ep->state = RDMA_EP_LIVE;
 	ep->max_reads = max_reads;
-	/* iWARP has no such timer. */
-	if (!ep->dev->iwarp && ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER))
+	if (!ep->dev->quirks.no_rnr_timer &&
+		ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER))
 		log_debug("rdma: %s: the receiver-not-ready timer cannot be set",
 			rdma_dev_name(ep->dev));
 	rdma_ep_flush_later(ep);

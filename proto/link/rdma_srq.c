@@ -191,7 +191,7 @@ static int rdma_srq_chunk_add(struct rdma_srq *srq)
 	if (result)
 		goto free_chunk;
 	/* Whatever a host does, not more receives than slots can complete at once. */
-	result = rdma_dev_admit(srq->dev, RDMA_SRQ_CHUNK_SLOTS);
+	result = rdma_cq_admit(&srq->dev->cq, RDMA_SRQ_CHUNK_SLOTS);
 	if (result)
 		goto put_memory;
 	chunk->loop_buffer = loop_buffer_register(
@@ -214,7 +214,7 @@ free_chunk:
 static void rdma_srq_chunk_free(struct rdma_srq *srq, struct rdma_srq_chunk *chunk)
 {
 	list_remove(&chunk->node);
-	rdma_dev_release(srq->dev, RDMA_SRQ_CHUNK_SLOTS);
+	rdma_cq_release(&srq->dev->cq, RDMA_SRQ_CHUNK_SLOTS);
 	if (chunk->loop_buffer != LOOP_BUFFER_NONE)
 		loop_buffer_unregister(srq->dev->devs->loop, chunk->loop_buffer);
 	rdma_memory_put(srq->dev, &chunk->memory);
@@ -274,14 +274,10 @@ int rdma_srq_get(
 static void rdma_srq_destroy(struct rdma_srq *srq)
 {
 	struct rdma_srq_chunk *chunk, *after;
-	int error;
 
 	list_remove(&srq->node);
 	loop_flush_cancel(&srq->flush);
-	error = ibv_destroy_srq(srq->verbs);
-	if (error && !srq->dev->failed)
-		log_error("rdma: %s: cannot destroy the shared receive queue: %s",
-			rdma_dev_name(srq->dev), strerror(error));
+	rdma_dev_check_destroy(srq->dev, "shared receive queue", ibv_destroy_srq(srq->verbs));
 	list_for_each_entry_safe (chunk, after, &srq->chunks, node)
 		rdma_srq_chunk_free(srq, chunk);
 	free(srq);

@@ -400,7 +400,7 @@ static void queues_are_admitted_only_where_there_is_room(void **state)
 {
 	struct rdma_dev *dev = pair.server.ep.dev;
 	struct rdma_srq *srq = pair.server.ep.srq;
-	uint32_t used = dev->cq_used, i;
+	uint32_t used = dev->cq.used, i;
 
 	(void)state;
 	/* The SRQ: in all no more commands than slots. */
@@ -408,16 +408,16 @@ static void queues_are_admitted_only_where_there_is_room(void **state)
 	assert_int_equal(rdma_srq_admit(srq, 61), -ENOSPC);
 	assert_int_equal(rdma_srq_admit(srq, 60), 0);
 	rdma_srq_release(srq, 960);
-	used = dev->cq_used;
+	used = dev->cq.used;
 	/* The completion queue: it grows, or refuses; its size does not creep. */
-	assert_int_equal(rdma_dev_admit(dev, (uint32_t)dev->attr.max_cqe), -ENOSPC);
-	assert_int_equal(dev->cq_used, used);
+	assert_int_equal(rdma_cq_admit(&dev->cq, (uint32_t)dev->attr.max_cqe), -ENOSPC);
+	assert_int_equal(dev->cq.used, used);
 	for (i = 0; i < 1000; i++) {
-		assert_int_equal(rdma_dev_admit(dev, 512), 0);
-		rdma_dev_release(dev, 512);
+		assert_int_equal(rdma_cq_admit(&dev->cq, 512), 0);
+		rdma_cq_release(&dev->cq, 512);
 	}
-	assert_true(dev->cq_size <= 8192);
-	assert_int_equal(dev->cq_used, used);
+	assert_true(dev->cq.size <= 8192);
+	assert_int_equal(dev->cq.used, used);
 }
 
 static void queue_pairs_are_found_by_any_number(void **state)
@@ -451,11 +451,11 @@ static void connections_leave_nothing_behind(void **state)
 
 	(void)state;
 	pair_disconnect(&pair);
-	used = dev->cq_used;
+	used = dev->cq.used;
 	for (i = 0; i < 20; i++) {
 		assert_int_equal(pair_connect(&pair), 0);
 		pair_disconnect(&pair);
-		assert_int_equal(dev->cq_used, used);
+		assert_int_equal(dev->cq.used, used);
 		assert_int_equal(dev->nr_users, 0);
 	}
 	assert_int_equal(pair_connect(&pair), 0);
@@ -467,10 +467,10 @@ static void after_arming_the_queue_is_looked_at_once_more(void **state)
 	struct rdma_dev *dev = pair.server.ep.dev;
 
 	(void)state;
-	while (dev->armed || loop_turn(pair.loop))
-		dev->armed = false;
-	assert_int_equal(dev->poller.arm(&dev->poller), 1);
-	assert_int_equal(dev->poller.arm(&dev->poller), 0);
+	while (dev->cq.armed || loop_turn(pair.loop))
+		dev->cq.armed = false;
+	assert_int_equal(dev->cq.poller.arm(&dev->cq.poller), 1);
+	assert_int_equal(dev->cq.poller.arm(&dev->cq.poller), 0);
 }
 
 /* A sleeping loop is woken by a completion, again and again. */
