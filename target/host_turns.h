@@ -3,8 +3,8 @@
  * Turns of hosts at what the control thread does for them one after the other and what may wait for
  * the disk: each host that waits has one in turn, however many it has asked for, and beyond a burst
  * they take no more than half of the time, so that the rest is for everybody else: changes of the
- * administrator, reservations, the status. A host is what it is to target/share.h. All on the
- * control thread.
+ * administrator, the status, other hosts' reservations. A host is what it is to target/share.h. All
+ * on the control thread.
  */
 #ifndef HAUL_TARGET_HOST_TURNS_H
 #define HAUL_TARGET_HOST_TURNS_H

@@ -25,6 +25,8 @@ static_assert(PUBLISH_MAX_PARTS == TARGET_MAX_REACTORS);
 #define RESERVATION_GROUP 64
 
 static void reservation_begin(struct loop_flush *flush);
+static void reservation_turn_has_come(struct host_turn *turn);
+static void reservation_turn_is_over(struct loop_message *message);
 
 /* --- owners ---------------------------------------------------------------------------------- */
 
@@ -103,6 +105,8 @@ static struct reservation_owner *reservation_owner_create(
 	owner->state = state;
 	list_init(&owner->waiting);
 	loop_flush_init(&owner->begin, reservation_begin);
+	owner->turn.begin = reservation_turn_has_come;
+	owner->turn_over.fn = reservation_turn_is_over;
 	list_init(&owner->node);
 	for (unsigned i = 0; i < ARRAY_SIZE(owner->seen); i++)
 		owner->seen[i] = state;
@@ -310,17 +314,60 @@ static void reservation_report_ready(struct round *round)
 	reservation_go_on(owner, target);
 }
 
+static struct reservation_task *reservation_first(const struct reservation_owner *owner)
+{
+	return container_of(owner->waiting.next, struct reservation_task, node);
+}
+
+/* What waits may have to be stored. */
+static bool reservation_may_store(const struct reservation_owner *owner)
+{
+	const struct reservation_task *task;
+
+	if (owner->state->ptpl || owner->unsure)
+		return true;
+	list_for_each_entry (task, &owner->waiting, node)
+		if (task->may_persist && task->command.cptpl == RESERVATION_CPTPL_SET)
+			return true;
+	return false;
+}
+
+/* All that have come meanwhile are of the group. */
+static void reservation_turn_has_come(struct host_turn *turn)
+{
+	struct reservation_owner *owner = container_of(turn, struct reservation_owner, turn);
+	struct target *target = reservation_first(owner)->errand.home->target;
+
+	reservation_decide_group(owner, target->loop);
+	loop_send(target->loop, &owner->turn_over);
+}
+
+/* The loop has turned since: it knows how long that took, and others have been served. */
+static void reservation_turn_is_over(struct loop_message *message)
+{
+	struct reservation_owner *owner =
+		container_of(message, struct reservation_owner, turn_over);
+	struct target *target = reservation_first(owner)->errand.home->target;
+
+	reservation_go_on(owner, target);
+	host_turns_over(&target->reservation_turns, &owner->turn);
+}
+
 /* At the end of a turn, so that all that have come in it are one group. */
 static void reservation_begin(struct loop_flush *flush)
 {
 	struct reservation_owner *owner = container_of(flush, struct reservation_owner, begin);
-	struct reservation_task *task =
-		container_of(owner->waiting.next, struct reservation_task, node);
+	struct reservation_task *task = reservation_first(owner);
 	struct target *target = task->errand.home->target;
 
 	if (task->report) {
 		round_start(&task->round, target, target->loop, reservation_report_visit,
 			reservation_report_ready);
+		return;
+	}
+	if (reservation_may_store(owner)) {
+		owner->turn.host = task->host;
+		host_turns_ask(&target->reservation_turns, &owner->turn);
 		return;
 	}
 	reservation_decide_group(owner, target->loop);
@@ -349,6 +396,7 @@ struct reservation_task *reservation_task_create(struct request *request)
 	list_init(&task->node);
 	task->owner = request->ns->ns.reservation;
 	task->may_persist = request->ns->ns.may_persist;
+	task->host = request->conn->share->key;
 	memcpy(task->command.host, request->conn->hostid, sizeof(task->command.host));
 	return task;
 }

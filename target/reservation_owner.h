@@ -7,6 +7,10 @@
  * stored are decided together and stored once. A reactor reads the state that its last visit has
  * left.
  *
+ * What is stored keeps the control thread with the disk: it is done in turns of the hosts
+ * (target/host_turns.h), at the expense of the one whose command is the first to be stored. Who
+ * stores nothing waits for nobody's turn but at its own namespace.
+ *
  * A namespace that is taken away and given back with its UUID has its reservation still.
  */
 #ifndef HAUL_TARGET_RESERVATION_OWNER_H
@@ -19,6 +23,7 @@
 #include "proto/base/log.h"
 #include "proto/base/loop.h"
 #include "proto/nvme/name.h"
+#include "target/host_turns.h"
 #include "target/publish.h"
 #include "target/request_errand.h"
 #include "target/reservation.h"
@@ -48,6 +53,8 @@ struct reservation_owner {
 	struct list waiting;	   /* commands, the first is being done */
 	uint32_t nr_decided;	   /* of them, at the start, that are stored already */
 	struct loop_flush begin;   /* with the first */
+	struct host_turn turn;	   /* at storing what they leave */
+	struct loop_message turn_over;
 	/* Each reactor's own: the state that counts there. */
 	const struct reservation *seen[PUBLISH_MAX_PARTS];
 };
@@ -62,8 +69,9 @@ struct reservation_task {
 	struct reservation_owner *owner;
 	struct request_errand errand;
 	struct reservation_command command;
-	bool report;	  /* instead of COMMAND: request->bytes is filled in */
-	bool may_persist; /* the namespace */
+	bool report;	       /* instead of COMMAND: request->bytes is filled in */
+	bool may_persist;      /* the namespace */
+	struct share_key host; /* whose turn it is */
 	/* At home again, the request not taken back. */
 	void (*done)(struct request *request, uint16_t status);
 

@@ -86,7 +86,8 @@ struct target {
 	struct catalog *catalog; /* what counts; empty before the first is published */
 	struct publish publish;	 /* the change that is under way */
 	struct change_queue changes;
-	struct host_turns host_turns; /* at changes that hosts ask for */
+	struct host_turns host_turns;	     /* at changes that hosts ask for */
+	struct host_turns reservation_turns; /* at storing reservations */
 	struct reservation_table *reservations;
 	struct control *control;     /* NULL: none, SIGHUP stops */
 	int publish_error;	     /* of the first one */

@@ -381,6 +381,7 @@ struct sim *sim_create(unsigned nr_reactors, uint64_t memory_bytes)
 		reservation_table_create(&sim->target.reservations, sim_state, why, sizeof(why)),
 		0);
 	assert_int_equal(host_turns_init(&sim->target.host_turns, sim->target.loop), 0);
+	assert_int_equal(host_turns_init(&sim->target.reservation_turns, sim->target.loop), 0);
 	sim->target.nr_reactors = nr_reactors;
 	list_init(&sim->ios);
 	for (unsigned i = 0; i < nr_reactors; i++)
