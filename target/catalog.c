@@ -73,6 +73,7 @@ static int catalog_clone_subsys(struct catalog *catalog, const struct subsys *fr
 	if (error)
 		return error;
 	memcpy(subsys->serial, from->serial, sizeof(subsys->serial));
+	memcpy(subsys->admin_label, from->admin_label, sizeof(subsys->admin_label));
 	subsys->allow_any = from->allow_any;
 	subsys->max_io_queues = from->max_io_queues;
 	subsys->reset_offered = from->reset_offered;

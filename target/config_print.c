@@ -352,6 +352,8 @@ static void config_print_subsys(
 
 	config_print_text(print, "  - nqn: ", subsys->nqn);
 	config_print_text(print, "    serial: ", subsys->serial);
+	if (subsys->admin_label[0])
+		config_print_text(print, "    admin_label: ", subsys->admin_label);
 	if (subsys->max_io_queues != SUBSYS_MAX_IO_QUEUES)
 		fprintf(print->file, "    max_io_queues: %u\n", subsys->max_io_queues);
 	if (subsys->reset_offered)

@@ -54,6 +54,8 @@ static const cyaml_schema_field_t config_subsys_fields[] = {
 	CYAML_FIELD_STRING_PTR("nqn", CYAML_FLAG_POINTER, struct config_subsys, nqn, 1, 4096),
 	CYAML_FIELD_STRING_PTR("serial", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
 		struct config_subsys, serial, 1, 4096),
+	CYAML_FIELD_STRING_PTR("admin_label", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_subsys, admin_label, 1, 4096),
 	CYAML_FIELD_UINT("max_io_queues", CYAML_FLAG_OPTIONAL, struct config_subsys, max_io_queues),
 	CYAML_FIELD_BOOL(
 		"subsystem_reset", CYAML_FLAG_OPTIONAL, struct config_subsys, subsystem_reset),

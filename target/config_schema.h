@@ -37,6 +37,7 @@ struct config_ana {
 struct config_subsys {
 	char *nqn;
 	char *serial;
+	char *admin_label;
 	uint32_t max_io_queues;
 	bool subsystem_reset;
 	struct config_ana *ana;

@@ -67,6 +67,7 @@ static const struct config_shape config_shape_subsys[] = {
 	{"nqn", CONFIG_TEXT, .required = true, .max = 4096,
 		.right = "a name such as nqn.2024-01.com.example:disks is"},
 	{"serial", CONFIG_TEXT, .max = 4096, .right = "at most 20 ASCII characters are"},
+	{"admin_label", CONFIG_TEXT, .max = 4096, .right = "a text of at most 256 bytes is"},
 	{"max_io_queues", CONFIG_NUMBER, .right = "a number from 1 to 128 is"},
 	{"subsystem_reset", CONFIG_FLAG, .right = "true or false is"},
 	{"allow", CONFIG_ALLOW},

@@ -48,6 +48,26 @@ static int config_io_queues(
 	return 0;
 }
 
+static int config_label(
+	struct config_source *source, const char *path, const char *label, struct subsys *subsys)
+{
+	size_t length = label ? strlen(label) : 0;
+	uint32_t code;
+
+	if (length > SUBSYS_LABEL_MAX)
+		return config_source_wrong(source, path, "is of %zu bytes: at most %u are possible",
+			length, SUBSYS_LABEL_MAX);
+	for (size_t at = 0, n; at < length; at += n) {
+		n = nvme_utf8_next(label + at, length - at, &code);
+		if (!n || code < 0x20 || (code >= 0x7f && code < 0xa0))
+			return config_source_wrong(
+				source, path, "is not UTF-8 without control characters");
+	}
+	if (label)
+		memcpy(subsys->admin_label, label, length + 1);
+	return 0;
+}
+
 /* --- ANA groups ------------------------------------------------------------------------------ */
 
 static int config_ana_twice(struct config_source *source, const char *path, uint32_t group)
@@ -136,6 +156,9 @@ int config_subsys_add(struct config_source *source, struct config_file *config, 
 					 : strerror(-error));
 	snprintf(path, sizeof(path), "subsystems.%u.serial", i);
 	error = config_serial(source, path, from->serial, subsys);
+	snprintf(path, sizeof(path), "subsystems.%u.admin_label", i);
+	if (!error)
+		error = config_label(source, path, from->admin_label, subsys);
 	snprintf(path, sizeof(path), "subsystems.%u.max_io_queues", i);
 	if (!error)
 		error = config_io_queues(source, path, from->max_io_queues, subsys);

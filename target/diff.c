@@ -333,6 +333,9 @@ static void diff_subsys_changed(
 
 	if (strcmp(before->serial, after->serial))
 		diff_list_add(&list, "serial %s -> %s", before->serial, after->serial);
+	if (strcmp(before->admin_label, after->admin_label))
+		diff_list_add(
+			&list, "admin label '%s' -> '%s'", before->admin_label, after->admin_label);
 	if (before->max_io_queues != after->max_io_queues)
 		diff_list_add(&list, "at most %u -> %u I/O queues for new controllers",
 			before->max_io_queues, after->max_io_queues);

@@ -21,6 +21,14 @@
 /* What any controller can do (NVMe base 2.0 5.16.1.23, ASQSZ). */
 #define DISCOVERY_MIN_ASQSZ 32
 
+struct discovery_entry {
+	struct nvme_disc_ext_entry ext;
+	struct nvme_disc_ext_label label; /* directly behind it, as far as it is there */
+	size_t size;			  /* of both */
+};
+static_assert(offsetof(struct discovery_entry, label) == sizeof(struct nvme_disc_ext_entry));
+static_assert(SUBSYS_LABEL_MAX <= NVME_DISC_LABEL_MAX);
+
 /* Where the host can reach PORT: for a wildcard, the address it came to. False: it cannot. */
 static bool discovery_address(
 	const struct conn *conn, const struct port *port, struct sockaddr_storage *ret)
@@ -97,6 +105,28 @@ static void discovery_make_entry(const struct conn *conn, const struct port *por
 	discovery_set_address(&address, address_port(&port->address), entry);
 }
 
+/* The only attribute that there is (NVMe base 2.1 figures 498 and 499). */
+static void discovery_label(const struct subsys *subsys, struct discovery_entry *entry)
+{
+	size_t length = strlen(subsys->admin_label);
+	struct nvme_disc_ext_label *label = &entry->label;
+	bool ascii = true;
+
+	memset(label, 0, sizeof(*label));
+	entry->size = sizeof(entry->ext);
+	if (length) {
+		for (size_t i = 0; i < length; i++)
+			ascii &= !(subsys->admin_label[i] & 0x80);
+		memcpy(label->value, subsys->admin_label, length);
+		length = (length + 3) / 4 * 4;
+		label->type = le16(ascii ? NVME_EXATTYPE_LABEL_ASCII : NVME_EXATTYPE_LABEL_UTF8);
+		label->length = le16((uint16_t)length);
+		entry->size += offsetof(struct nvme_disc_ext_label, value) + length;
+	}
+	entry->ext.tel = le32((uint32_t)entry->size);
+	entry->ext.numexat = le16(length > 0);
+}
+
 /* EFLAGS of the discovery subsystem: all its ports tell the same, unless there is a wildcard among
  * the listeners, whose entries depend on the address that a host came to. */
 static uint16_t discovery_eflags(const struct catalog *catalog)
@@ -117,21 +147,30 @@ struct discovery_walk {
 	uint8_t lsp;
 	uint16_t eflags;
 	void (*take)(struct discovery_walk *walk); /* ENTRY; NULL: they are counted only */
-	uint64_t nr;				   /* before ENTRY */
+	uint64_t nr, bytes;			   /* of those before ENTRY */
 	const struct log_window *window;
 	uint64_t digest;
-	struct nvme_disc_ext_entry entry; /* without attributes */
+	struct discovery_entry entry;
 };
 
 static size_t discovery_entry_size(const struct discovery_walk *walk)
 {
-	return walk->lsp & NVME_DISC_LSP_EXTDLPE ? sizeof(struct nvme_disc_ext_entry)
+	return walk->lsp & NVME_DISC_LSP_EXTDLPE ? walk->entry.size
 						 : sizeof(struct nvme_disc_entry);
 }
 
 static uint64_t discovery_size(const struct discovery_walk *walk)
 {
-	return sizeof(struct nvme_disc_log) + walk->nr * discovery_entry_size(walk);
+	return sizeof(struct nvme_disc_log) + walk->bytes;
+}
+
+/* ENTRY is whole, but for what need not be made to be counted. */
+static void discovery_step(struct discovery_walk *walk)
+{
+	if (walk->take)
+		walk->take(walk);
+	walk->nr++;
+	walk->bytes += discovery_entry_size(walk);
 }
 
 static void discovery_visit(
@@ -144,11 +183,11 @@ static void discovery_visit(
 	if ((walk->lsp & NVME_DISC_LSP_PLEO) && port != walk->conn->port)
 		return;
 	if (walk->take) {
-		discovery_make_entry(walk->conn, port, subsys, &walk->entry.entry);
-		walk->entry.entry.eflags = le16(subsys->discovery ? walk->eflags : 0);
-		walk->take(walk);
+		discovery_make_entry(walk->conn, port, subsys, &walk->entry.ext.entry);
+		walk->entry.ext.entry.eflags = le16(subsys->discovery ? walk->eflags : 0);
 	}
-	walk->nr++;
+	discovery_label(subsys, &walk->entry);
+	discovery_step(walk);
 }
 
 static void discovery_walk_subsys(struct discovery_walk *walk, const struct subsys *subsys)
@@ -173,11 +212,11 @@ static void discovery_walk_referrals(struct discovery_walk *walk)
 	if (walk->lsp & NVME_DISC_LSP_PLEO)
 		return;
 	for (uint32_t i = 0; i < walk->catalog->nr_referrals; i++) {
-		if (walk->take) {
-			discovery_make_referral(&walk->catalog->referrals[i], &walk->entry.entry);
-			walk->take(walk);
-		}
-		walk->nr++;
+		if (walk->take)
+			discovery_make_referral(
+				&walk->catalog->referrals[i], &walk->entry.ext.entry);
+		discovery_label(&subsys_discovery, &walk->entry);
+		discovery_step(walk);
 	}
 }
 
@@ -185,7 +224,6 @@ static void discovery_walk(struct discovery_walk *walk)
 {
 	const struct subsys *subsys;
 
-	walk->entry.tel = le32(sizeof(walk->entry));
 	walk->eflags = discovery_eflags(walk->catalog);
 	discovery_walk_self(walk);
 	list_for_each_entry (subsys, &walk->catalog->subsystems, node)
@@ -248,13 +286,8 @@ void discovery_log_write(struct request *request, const struct log_window *windo
 
 static bool discovery_is_same_subsys(const struct subsys *one, const struct subsys *other)
 {
-	if (strcmp(one->nqn, other->nqn) || one->allow_any != other->allow_any ||
-		one->hosts.nr != other->hosts.nr)
-		return false;
-	for (uint32_t i = 0; i < one->hosts.nr; i++)
-		if (strcmp(one->hosts.nqn[i], other->hosts.nqn[i]))
-			return false;
-	return true;
+	return !strcmp(one->nqn, other->nqn) && !strcmp(one->admin_label, other->admin_label) &&
+	       one->allow_any == other->allow_any && host_list_is_same(&one->hosts, &other->hosts);
 }
 
 static bool discovery_has_same_subsystems(const struct catalog *before, const struct catalog *now)
@@ -288,7 +321,7 @@ static void discovery_take_for_digest(struct discovery_walk *walk)
 {
 	const uint64_t key[2] = {walk->digest, walk->nr};
 
-	walk->digest = nvme_siphash(key, &walk->entry.entry, sizeof(walk->entry.entry));
+	walk->digest = nvme_siphash(key, &walk->entry, walk->entry.size);
 }
 
 static uint64_t discovery_digest(const struct ctrl *ctrl, const struct catalog *catalog)

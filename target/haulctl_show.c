@@ -198,6 +198,8 @@ static void show_allowed(struct json_object *host)
 static void show_subsystem(struct json_object *subsys)
 {
 	printf("%s  serial %s", show_text(subsys, "nqn"), show_text(subsys, "serial"));
+	if (show_text(subsys, "admin_label")[0])
+		printf(", admin label '%s'", show_text(subsys, "admin_label"));
 	if (show_number(subsys, "max_io_queues") != SUBSYS_MAX_IO_QUEUES)
 		printf(", at most %" PRIu64 " I/O queue%s", show_number(subsys, "max_io_queues"),
 			show_plural(show_number(subsys, "max_io_queues")));

@@ -23,6 +23,8 @@
 /* I/O queues of one controller: what Set Features 07h grants at most. */
 #define SUBSYS_MAX_IO_QUEUES 128u
 
+#define SUBSYS_LABEL_MAX 256 /* NVMe base 2.1 figure 499 */
+
 #define NS_NGUID_BYTES 16
 #define NS_EUI64_BYTES 8
 
@@ -53,6 +55,7 @@ struct ns {
 struct subsys {
 	char nqn[NVME_NQN_MAX + 1];
 	char serial[SUBSYS_SERIAL_MAX + 1];
+	char admin_label[SUBSYS_LABEL_MAX + 1]; /* UTF-8, for discovery; "": none */
 	bool discovery; /* the well-known one: in no catalog, on every port */
 	bool allow_any;
 	uint32_t max_io_queues;			   /* of each of its controllers to come */

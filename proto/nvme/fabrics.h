@@ -234,7 +234,7 @@ static_assert(offsetof(struct nvme_disc_log, tdlpl) == 20);
 #define NVME_DISC_LSP_PLEO    0x02 /* entries of the port asked only */
 #define NVME_DISC_LSP_ALLSUBE 0x04 /* of all subsystems, not just the host's */
 
-/* Extended entry: the 1024 bytes above; its attributes would follow. */
+/* Extended entry: the 1024 bytes above; its attributes follow. */
 struct nvme_disc_ext_entry {
 	struct nvme_disc_entry entry;
 	le32_t tel; /* of the whole entry with its attributes */
@@ -244,5 +244,21 @@ struct nvme_disc_ext_entry {
 static_assert(sizeof(struct nvme_disc_ext_entry) == 1032);
 static_assert(offsetof(struct nvme_disc_ext_entry, tel) == 1024);
 static_assert(offsetof(struct nvme_disc_ext_entry, numexat) == 1028);
+
+enum nvme_exattype {
+	NVME_EXATTYPE_HOSTID = 1,
+	NVME_EXATTYPE_LABEL_ASCII = 2,
+	NVME_EXATTYPE_LABEL_UTF8 = 3,
+};
+
+/* An administrative label: the one attribute of subsystems (NVMe base 2.1 figure 499). */
+#define NVME_DISC_LABEL_MAX 256
+
+struct nvme_disc_ext_label {
+	le16_t type;
+	le16_t length; /* of the value that is there: a multiple of 4 */
+	char value[NVME_DISC_LABEL_MAX];
+};
+static_assert(offsetof(struct nvme_disc_ext_label, value) == 4);
 
 #endif

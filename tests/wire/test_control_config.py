@@ -65,6 +65,7 @@ subsystems:
   - nqn: {A}
     serial: "# 1: a"
     max_io_queues: 12
+    admin_label: "Größe: 1 # a"
     subsystem_reset: true
     allow: [nqn.2026-11.io.haul:x, "testnqn: \\"é\\""]
     ana:

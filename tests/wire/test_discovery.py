@@ -258,6 +258,83 @@ def test_extended_entries_are_served_when_asked_for(start_hauld, tmp_path):
         assert get_log(admin, 8, offset=size + 4, lsp=EXTDLPE)[0].status == nvme.INVALID_FIELD
 
 
+def extended(data):
+    """(subsystem, attributes) of each entry; every length in it is right."""
+    numrec, = struct.unpack_from("<Q", data, 8)
+    total, = struct.unpack_from("<I", data, 20)
+    found, at = [], 1024
+    for _ in range(numrec):
+        tel, numexat = struct.unpack_from("<IH", data, at + 1024)
+        attributes, inner = [], at + 1032
+        for _ in range(numexat):
+            kind, length = struct.unpack_from("<HH", data, inner)
+            assert length and length % 4 == 0
+            attributes.append((kind, data[inner + 4:inner + 4 + length]))
+            inner += 4 + length
+        assert inner == at + tel
+        found.append((data[at + 256:at + 512].rstrip(b"\0").decode(), attributes))
+        at += tel
+    assert at == total
+    return found
+
+
+LABELS = {"ascii": "disks", "utf8": "Größe 1", "longest": "x" * 256, "none": None}
+
+
+def labelled(labels, **kw):
+    return "listen: [tcp://127.0.0.1:0]\nsubsystems:\n" + "".join(
+        f"  - nqn: nqn.2026-11.io.haul:{name}\n" + (f"    admin_label: {label}\n" if label else "")
+        + (f"    allow: [{kw[name]}]\n" if name in kw else "") for name, label in labels.items())
+
+
+def test_labels_are_attributes_of_extended_entries(start_hauld, tmp_path):
+    """Base 2.1 5.1.12.3.1, figures 498 and 499: of 4 to 256 bytes, a multiple of 4, ASCII or UTF-8."""
+    path = tmp_path / "hauld.conf"
+    path.write_text(labelled(LABELS))
+    hauld = start_hauld("--config", str(path))
+    with nvmetcp.Admin(hauld.address, nvme.DISCOVERY_NQN) as admin:
+        data = get_log(admin, 16384, lsp=EXTDLPE)[1]
+        found = {name.rpartition(":")[2]: attributes for name, attributes in extended(data)}
+        assert found["ascii"] == [(2, b"disks\0\0\0")]
+        assert found["utf8"] == [(3, "Größe 1".encode() + bytes(3))]
+        assert found["longest"] == [(2, b"x" * 256)]
+        assert found["none"] == [] and found.pop("discovery", []) == []
+        size, = struct.unpack_from("<I", data, 20)
+        assert data[size:] == bytes(16384 - size)
+        assert b"".join(get_log(admin, 260, offset=at, lsp=EXTDLPE)[1] for at in range(0, size, 260))[:size] == data[:size]
+        assert get_log(admin, 8, offset=size + 4, lsp=EXTDLPE)[0].status == nvme.INVALID_FIELD
+        plain = whole_log(admin)
+        assert len(plain) == 1024 * 6 and b"disks" not in plain
+
+
+@pytest.mark.parametrize("label", ["x" * 257, '"a\\tb"', '"\\x7f"', '"\\x85"', '""'])
+def test_wrong_labels_are_mistakes(start_hauld, tmp_path, label):
+    from control import Control
+    path = tmp_path / "hauld.conf"
+    path.write_text(labelled(LABELS))
+    hauld = start_hauld("--config", str(path))
+    with Control(hauld.control) as control:
+        assert "admin_label" in control.apply(labelled({**LABELS, "ascii": label}))["error"]
+
+
+def test_a_new_label_is_a_change_to_hosts_that_see_it(start_hauld, tmp_path):
+    from control import Control
+    from events import AEC_DISCOVERY, DISCOVERY_CHANGED, Host
+    friend, stranger = "nqn.2026-11.io.haul:friend", "nqn.2026-11.io.haul:stranger"
+    path = tmp_path / "hauld.conf"
+    path.write_text(labelled(LABELS, ascii=friend))
+    hauld = start_hauld("--config", str(path))
+    with Host("tcp", hauld.address, nvme.DISCOVERY_NQN, hostnqn=friend, configuration=AEC_DISCOVERY) as host, \
+            Host("tcp", hauld.address, nvme.DISCOVERY_NQN, hostnqn=stranger, configuration=AEC_DISCOVERY) as other, \
+            Control(hauld.control) as control:
+        before = struct.unpack_from("<Q", host.get_log(0x70, 1024))[0]
+        changes = control.change(labelled({**LABELS, "ascii": "tapes"}, ascii=friend))
+        assert changes == ["~ subsystem nqn.2026-11.io.haul:ascii: admin label 'disks' -> 'tapes'"]
+        assert host.event() == DISCOVERY_CHANGED
+        assert struct.unpack_from("<Q", host.get_log(0x70, 1024))[0] > before
+        other.nothing()
+
+
 def test_entries_of_the_port_asked_only(start_hauld, tmp_path):
     import nvmetcp
     hauld, _ = many_ports(tmp_path, start_hauld, 'referrals: ["tcp://192.0.2.7:8009"]')
