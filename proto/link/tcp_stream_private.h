@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the two halves of tcp_stream need of each other.
+ * What a stream's life and its two halves need of each other.
  */
 #ifndef HAUL_LINK_TCP_STREAM_PRIVATE_H
 #define HAUL_LINK_TCP_STREAM_PRIVATE_H
@@ -28,14 +28,27 @@ struct tcp_stream_buffers {
 	uint8_t small[TCP_STREAM_SMALL_BYTES];
 };
 
+/* --- tcp_stream.c */
+/* Its flush runs at the end of this turn. */
 void tcp_stream_kick(struct tcp_stream *stream);
-void tcp_stream_resume(struct tcp_stream *stream);
-void tcp_stream_receive_more(struct tcp_stream *stream);
+/* What a stream receives that only waits for its peer to hang up. */
 void tcp_stream_linger_more(struct tcp_stream *stream);
-/* Sends what is queued; nothing is out. */
-void tcp_stream_transmit(struct tcp_stream *stream);
 /* WHY NULL: what ERROR means. */
 void tcp_stream_fail(struct tcp_stream *stream, int error, const char *why);
+/* Everything that is out comes back; then it is closed. */
 void tcp_stream_stop(struct tcp_stream *stream);
+
+/* --- tcp_stream_rx.c */
+/* Cuts PDUs until there is no whole one, then receives more. No receive is out. */
+void tcp_stream_parse(struct tcp_stream *stream);
+void tcp_stream_receive_more(struct tcp_stream *stream);
+/* Gives back what a burst has touched of staging, if none has come since. */
+void tcp_stream_trim(struct tcp_stream *stream);
+/* The timer of the rest of what the peer has begun. */
+void tcp_stream_rest_expired(struct loop_timer *timer);
+
+/* --- tcp_stream_tx.c */
+/* Sends what is queued; nothing is out. */
+void tcp_stream_transmit(struct tcp_stream *stream);
 
 #endif
