@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of a controller: made, live with its keep-alive, shut down in order or failed, freed.
- * The steps of the connect are in connect.c.
+ * The life of a controller: made, live, failed or disconnected, freed. The steps of the connect are
+ * in connect.c, those of an orderly end in ctrl_shutdown.c.
  */
 #include "initiator/ctrl.h"
 
@@ -11,9 +11,7 @@
 #include <string.h>
 
 #include "proto/link/address.h"
-#include "proto/nvme/status.h"
 #include "proto/nvme/identify.h"
-#include "initiator/admin.h"
 #include "initiator/connect.h"
 #include "initiator/io.h"
 #include "initiator/lookup.h"
@@ -22,11 +20,6 @@
 #include "initiator/queue.h"
 #include "initiator/resolve.h"
 
-#define CTRL_SHUTDOWN_MS      1000 /* how long an orderly shutdown may take before we just hang up */
-#define CTRL_SHUTDOWN_POLL_MS 5
-
-static void ctrl_keep_alive_expired(struct loop_timer *timer);
-static void ctrl_shutdown_next(struct haul_ctrl *ctrl);
 static void ctrl_check_quiet(struct haul_ctrl *ctrl);
 
 /* --- texts ---------------------------------------------------------------------------------- */
@@ -171,15 +164,6 @@ int haul_connect(struct haul_loop *hl, const char *uri, const struct haul_ctrl_o
 
 /* --- live ----------------------------------------------------------------------------------- */
 
-static void ctrl_set_keep_alive(struct haul_ctrl *ctrl)
-{
-	uint64_t half_ns = ctrl->options.keep_alive_ms * NS_PER_MS / 2;
-
-	if (half_ns && ctrl->limits.has_keep_alive)
-		loop_timer_set(ctrl->hl->loop, &ctrl->keep_alive_timer,
-			loop_now_ns(ctrl->hl->loop) + half_ns);
-}
-
 void ctrl_connected(struct haul_ctrl *ctrl)
 {
 	loop_timer_cancel(ctrl->hl->loop, &ctrl->deadline_timer);
@@ -189,61 +173,6 @@ void ctrl_connected(struct haul_ctrl *ctrl)
 	pending_end(ctrl->hl, &ctrl->connect, 0, 0, 0);
 }
 
-static void ctrl_keep_alive_answered(struct haul_request *request)
-{
-	struct haul_ctrl *ctrl = request->context;
-	uint16_t status;
-	int result = request_result(request, &status);
-
-	ctrl->keep_alive_is_out = false;
-	if (ctrl->state != CTRL_LIVE && ctrl->state != CTRL_CONNECTING)
-		return;
-	if (result && status)
-		ctrl_fail(ctrl, result, "the target refuses our keep-alive");
-}
-
-static uint64_t ctrl_nr_answered(const struct haul_ctrl *ctrl)
-{
-	const struct haul_queue *queue;
-	uint64_t nr = ctrl->admin->nr_answered;
-
-	list_for_each_entry (queue, &ctrl->queues, node)
-		nr += queue->nr_answered;
-	return nr;
-}
-
-/* A target that answers anything is alive, however long load holds its answer to us up. */
-static bool ctrl_keep_alive_is_lost(struct haul_ctrl *ctrl)
-{
-	uint64_t nr_answered = ctrl_nr_answered(ctrl);
-
-	if (nr_answered != ctrl->nr_answered_then)
-		ctrl->keep_alive_nr_silent = 0;
-	ctrl->nr_answered_then = nr_answered;
-	return ++ctrl->keep_alive_nr_silent > 2;
-}
-
-/* NVMe base 2.0 3.9: in time for the target to see one in each KATO, whatever the network does. */
-static void ctrl_keep_alive_expired(struct loop_timer *timer)
-{
-	struct haul_ctrl *ctrl = container_of(timer, struct haul_ctrl, keep_alive_timer);
-	struct nvme_cmd cmd = {.opcode = NVME_OPC_KEEP_ALIVE};
-
-	if (ctrl->state != CTRL_LIVE && ctrl->state != CTRL_CONNECTING)
-		return;
-	if (!ctrl->limits.has_keep_alive)
-		return; /* Identify said so after it was armed */
-	ctrl_set_keep_alive(ctrl);
-	if (ctrl->keep_alive_is_out) {
-		if (ctrl_keep_alive_is_lost(ctrl))
-			ctrl_fail(ctrl, -ETIMEDOUT, "the target does not answer our keep-alive");
-		return;
-	}
-	ctrl->keep_alive_nr_silent = 0;
-	if (!admin_send(ctrl, &cmd, NULL, 0, 0, 0, ctrl_keep_alive_answered, ctrl))
-		ctrl->keep_alive_is_out = true;
-}
-
 void ctrl_queue_live(struct haul_queue *queue)
 {
 	struct haul_ctrl *ctrl = queue->ctrl;
@@ -251,7 +180,7 @@ void ctrl_queue_live(struct haul_queue *queue)
 	if (queue == ctrl->admin) {
 		if (!ctrl->lookup)
 			ctrl->limits.has_keep_alive = true; /* until Identify says otherwise */
-		ctrl_set_keep_alive(ctrl);
+		ctrl_keep_alive_set(ctrl);
 		connect_step_done(ctrl);
 		return;
 	}
@@ -367,95 +296,7 @@ void ctrl_queue_closed(struct haul_queue *queue)
 		ctrl_check_quiet(ctrl);
 }
 
-/* --- shut down ------------------------------------------------------------------------------ */
-
-static void ctrl_hang_up(struct haul_ctrl *ctrl)
-{
-	ctrl_fail(ctrl, -ECANCELED, NULL);
-}
-
-static void ctrl_shutdown_status_answered(struct haul_request *request)
-{
-	struct haul_ctrl *ctrl = request->context;
-	uint32_t csts = (uint32_t)le64_get(request->cqe.property);
-	uint64_t now_ns = loop_now_ns(ctrl->hl->loop);
-	uint16_t status;
-
-	if (ctrl->state != CTRL_SHUTTING)
-		return;
-	if (request_result(request, &status) || now_ns >= ctrl->shutdown_deadline_ns ||
-		(csts & NVME_CSTS_SHST_MASK) == NVME_CSTS_SHST_COMPLETE) {
-		ctrl_hang_up(ctrl);
-		return;
-	}
-	loop_timer_set(
-		ctrl->hl->loop, &ctrl->step_timer, now_ns + CTRL_SHUTDOWN_POLL_MS * NS_PER_MS);
-}
-
-static void ctrl_shutdown_poll(struct haul_ctrl *ctrl)
-{
-	struct nvme_cmd cmd = admin_cmd_property_get(NVME_PROPERTY_CSTS, false);
-
-	if (admin_send(ctrl, &cmd, NULL, 0, 0, 0, ctrl_shutdown_status_answered, ctrl))
-		ctrl_hang_up(ctrl);
-}
-
-static void ctrl_shutdown_expired(struct loop_timer *timer)
-{
-	ctrl_shutdown_poll(container_of(timer, struct haul_ctrl, step_timer));
-}
-
-static void ctrl_shutdown_deadline(struct loop_timer *timer)
-{
-	ctrl_hang_up(container_of(timer, struct haul_ctrl, deadline_timer));
-}
-
-static void ctrl_shutdown_answered(struct haul_request *request)
-{
-	struct haul_ctrl *ctrl = request->context;
-	uint16_t status;
-
-	if (ctrl->state != CTRL_SHUTTING)
-		return;
-	if (request_result(request, &status))
-		ctrl_hang_up(ctrl);
-	else
-		ctrl_shutdown_poll(ctrl);
-}
-
-/* Once the I/O queues are gone: CC.SHN, CSTS.SHST (NVMe base 2.0 3.6.1), both under one deadline.
- */
-static void ctrl_shutdown_next(struct haul_ctrl *ctrl)
-{
-	struct nvme_cmd cmd;
-	struct haul_queue *queue;
-
-	list_for_each_entry (queue, &ctrl->queues, node)
-		if (!queue_is_quiet(queue))
-			return;
-	if (ctrl->shutdown_sent)
-		return;
-	ctrl->shutdown_sent = true;
-	ctrl->shutdown_deadline_ns = haul_loop_now_ns(ctrl->hl) + CTRL_SHUTDOWN_MS * NS_PER_MS;
-	loop_timer_init(&ctrl->step_timer, ctrl_shutdown_expired);
-	loop_timer_init(&ctrl->deadline_timer, ctrl_shutdown_deadline);
-	loop_timer_set(ctrl->hl->loop, &ctrl->deadline_timer, ctrl->shutdown_deadline_ns);
-	cmd = admin_cmd_property_set(
-		NVME_PROPERTY_CC, ctrl->cc | NVME_CC_SHN_NORMAL << NVME_CC_SHN_SHIFT);
-	if (admin_send(ctrl, &cmd, NULL, 0, 0, 0, ctrl_shutdown_answered, ctrl))
-		ctrl_hang_up(ctrl);
-}
-
-static void ctrl_shut_down(struct haul_ctrl *ctrl)
-{
-	struct haul_queue *queue;
-
-	ctrl->state = CTRL_SHUTTING;
-	loop_timer_cancel(ctrl->hl->loop, &ctrl->keep_alive_timer);
-	list_for_each_entry (queue, &ctrl->queues, node)
-		queue_end(queue, -ECANCELED);
-	ctrl_shutdown_next(ctrl);
-}
+/* --- disconnected ----------------------------------------------------------------------------- */
 
 int haul_disconnect(struct haul_ctrl *ctrl, uint64_t user_data)
 {
@@ -468,7 +309,7 @@ int haul_disconnect(struct haul_ctrl *ctrl, uint64_t user_data)
 		ctrl_fail(ctrl, -ECANCELED, "the connect was given up by the caller");
 		break;
 	case CTRL_LIVE:
-		ctrl_shut_down(ctrl);
+		ctrl_shutdown_start(ctrl);
 		break;
 	case CTRL_FAILED:
 		ctrl_check_quiet(ctrl);

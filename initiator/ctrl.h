@@ -109,4 +109,15 @@ void ctrl_queue_live(struct haul_queue *queue);
 void ctrl_queue_lost(struct haul_queue *queue, int result, const char *why);
 void ctrl_queue_closed(struct haul_queue *queue);
 
+/* --- ctrl_keep_alive.c */
+/* The next one is due after half of KATO, if the controller has keep-alive. */
+void ctrl_keep_alive_set(struct haul_ctrl *ctrl);
+void ctrl_keep_alive_expired(struct loop_timer *timer);
+
+/* --- ctrl_shutdown.c */
+/* Of a LIVE one. It ends with ctrl_fail(), at the latest when its deadline is over. */
+void ctrl_shutdown_start(struct haul_ctrl *ctrl);
+/* A queue of one that is SHUTTING is quiet. */
+void ctrl_shutdown_next(struct haul_ctrl *ctrl);
+
 #endif

@@ -26,6 +26,10 @@ static inline bool queue_is_quiet(const struct haul_queue *queue)
 	return queue->state == HAUL_QUEUE_IDLE || queue->state == HAUL_QUEUE_CLOSED;
 }
 
+/* queue_connect.c's: the connection is there, send Connect. ctrl_queue_live() comes, or
+ * ctrl_queue_lost(). */
+void queue_send_connect(struct haul_queue *queue);
+
 /* A request in state PREPARED with a cleared command, or NULL. */
 struct haul_request *queue_request_get(struct haul_queue *queue);
 /* Hands it to the transport. TIMEOUT_NS 0: no deadline. */
