@@ -32,6 +32,20 @@ static void scene_send(struct scene *scene, struct nvme_cmd cmd)
 	sim_settle(scene->sim);
 }
 
+/* Up to a write whose data has not come yet. */
+static void scene_start_writing(struct scene *scene)
+{
+	scene_start(scene, MEMORY);
+	scene->sim->auto_pull = false;
+	scene_send(scene, sim_rw(NVME_OPC_WRITE, 0, 8));
+}
+
+static void scene_data_comes(struct scene *scene, uint16_t status)
+{
+	assert_true(sim_do_pull(scene->queue, status));
+	sim_settle(scene->sim);
+}
+
 static struct nvme_cmd abort_of(uint16_t sqid, uint16_t cid)
 {
 	struct nvme_cmd cmd = sim_cmd(NVME_OPC_ABORT, 0, 0);
@@ -104,9 +118,7 @@ static void command_whose_data_comes_is_aborted_when_it_is_here(void **state)
 	unsigned replies;
 
 	(void)state;
-	scene_start(&scene, MEMORY);
-	scene.sim->auto_pull = false;
-	scene_send(&scene, sim_rw(NVME_OPC_WRITE, 0, 8));
+	scene_start_writing(&scene);
 	replies = scene.admin->nr_replies;
 	/* Two of them, for the same. */
 	scene_abort(&scene);
@@ -114,8 +126,7 @@ static void command_whose_data_comes_is_aborted_when_it_is_here(void **state)
 	sim_settle(scene.sim);
 	assert_int_equal(scene.admin->nr_replies, replies + 2);
 	assert_abort_says(&scene, false);
-	assert_true(sim_do_pull(scene.queue, 0));
-	sim_settle(scene.sim);
+	scene_data_comes(&scene, 0);
 	assert_int_equal(scene.sim->nr_ios, 0);
 	assert_command_aborted(&scene);
 	sim_destroy(scene.sim);
@@ -126,13 +137,10 @@ static void command_whose_data_fails_is_not_aborted(void **state)
 	struct scene scene;
 
 	(void)state;
-	scene_start(&scene, MEMORY);
-	scene.sim->auto_pull = false;
-	scene_send(&scene, sim_rw(NVME_OPC_WRITE, 0, 8));
+	scene_start_writing(&scene);
 	scene_abort(&scene);
 	sim_settle(scene.sim);
-	assert_true(sim_do_pull(scene.queue, NVME_SC_TRANSIENT_TRANSPORT));
-	sim_settle(scene.sim);
+	scene_data_comes(&scene, NVME_SC_TRANSIENT_TRANSPORT);
 	assert_int_equal(nvme_cqe_status(&scene.queue->last), NVME_SC_TRANSIENT_TRANSPORT);
 	assert_abort_says(&scene, false);
 	sim_destroy(scene.sim);
@@ -231,9 +239,7 @@ static void aborts_beyond_the_limit_are_refused(void **state)
 	unsigned replies;
 
 	(void)state;
-	scene_start(&scene, MEMORY);
-	scene.sim->auto_pull = false;
-	scene_send(&scene, sim_rw(NVME_OPC_WRITE, 0, 8));
+	scene_start_writing(&scene);
 	replies = scene.admin->nr_replies;
 	for (unsigned i = 0; i < CTRL_MAX_ABORTS; i++)
 		scene_abort(&scene);
@@ -245,8 +251,7 @@ static void aborts_beyond_the_limit_are_refused(void **state)
 	sim_settle(scene.sim);
 	assert_int_equal(scene.admin->nr_replies, replies + 1 + CTRL_MAX_ABORTS);
 	assert_abort_says(&scene, false);
-	assert_true(sim_do_pull(scene.queue, 0));
-	sim_settle(scene.sim);
+	scene_data_comes(&scene, 0);
 	assert_command_aborted(&scene);
 	sim_destroy(scene.sim);
 }

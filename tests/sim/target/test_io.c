@@ -224,20 +224,28 @@ static void a_copy_goes_in_pieces_range_after_range(void **state)
 	sim_destroy(sim);
 }
 
+/* A copy of three ranges of which the first NR_IOS reads and writes are over. */
+static struct sim_conn *copy_up_to(struct sim **ret_sim, unsigned nr_ios)
+{
+	struct sim_conn *queue = setup(ret_sim);
+
+	for (unsigned i = 0; i < 3; i++)
+		copy_ranges[i] = (struct range_of_copy){i * 10, 10};
+	(*ret_sim)->auto_disk = false;
+	send_copy(*ret_sim, queue, 1000, 3);
+	for (unsigned i = 0; i < nr_ios; i++)
+		assert_true(sim_do_io(*ret_sim, 0, 0));
+	return queue;
+}
+
 /* NVM command set 1.0 3.2.2.1: DW0 has the first range that is not copied. */
 static void a_copy_that_fails_says_where(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 6; i++) {
 		struct sim *sim;
-		struct sim_conn *queue = setup(&sim);
+		struct sim_conn *queue = copy_up_to(&sim, i);
 
-		for (unsigned j = 0; j < 3; j++)
-			copy_ranges[j] = (struct range_of_copy){j * 10, 10};
-		sim->auto_disk = false;
-		send_copy(sim, queue, 1000, 3);
-		for (unsigned j = 0; j < i; j++)
-			assert_true(sim_do_io(sim, 0, 0));
 		assert_true(sim_do_io(sim, 0, i % 2 ? -ENOSPC : -EIO));
 		sim_settle(sim);
 		assert_int_equal(nvme_cqe_status(&queue->last) & NVME_STATUS_CODE_MASK,
@@ -253,14 +261,8 @@ static void a_host_may_go_in_the_middle_of_a_copy(void **state)
 	(void)state;
 	for (unsigned i = 0; i <= 6; i++) {
 		struct sim *sim;
-		struct sim_conn *queue = setup(&sim);
+		struct sim_conn *queue = copy_up_to(&sim, i);
 
-		for (unsigned j = 0; j < 3; j++)
-			copy_ranges[j] = (struct range_of_copy){j * 10, 10};
-		sim->auto_disk = false;
-		send_copy(sim, queue, 1000, 3);
-		for (unsigned j = 0; j < i; j++)
-			assert_true(sim_do_io(sim, 0, 0));
 		conn_close(queue->conn, "test");
 		sim_settle(sim);
 		if (i < 6) {

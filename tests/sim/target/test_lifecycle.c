@@ -215,69 +215,80 @@ static void controller_waits_for_the_io_of_its_queues(void **state)
 	sim_destroy(sim);
 }
 
+/* A queue, and the connection that is to become one with the same id. */
+struct two_queues {
+	struct sim *sim;
+	struct sim_conn *admin, *old, *new;
+};
+
+static struct two_queues two_queues_start(void)
+{
+	struct two_queues two = {.sim = setup()};
+
+	two.admin = sim_admin(two.sim, SIM_NQN);
+	two.old = sim_queue(two.sim, two.admin, 1, 8);
+	two.new = sim_accept(two.sim);
+	return two;
+}
+
+static void two_queues_connect(struct two_queues *two)
+{
+	struct nvme_cmd cmd = sim_connect(SIM_NQN, 1, 7, sim_cntlid(two->admin));
+
+	assert_true(sim_send(two->sim, two->new, &cmd));
+}
+
 static void queue_id_in_use_waits_for_a_queue_that_closes(void **state)
 {
-	struct sim *sim = setup();
-	struct sim_conn *admin = sim_admin(sim, SIM_NQN);
-	struct sim_conn *old = sim_queue(sim, admin, 1, 8);
-	struct sim_conn *new = sim_accept(sim);
-	struct nvme_cmd cmd = sim_connect(SIM_NQN, 1, 7, sim_cntlid(admin));
+	struct two_queues two = two_queues_start();
 
 	(void)state;
-	sim->auto_quiesce = false;
-	conn_close(old->conn, "test");
-	sim_settle(sim);
-	assert_true(sim_send(sim, new, &cmd));
-	sim_settle(sim);
-	assert_int_equal(new->nr_replies, 0);
-	assert_true(sim_do_quiesce(old));
-	sim_settle(sim);
-	assert_null(old->conn);
-	assert_int_equal(new->nr_replies, 1);
-	assert_int_equal(nvme_cqe_status(&new->last), 0);
-	sim_destroy(sim);
+	two.sim->auto_quiesce = false;
+	conn_close(two.old->conn, "test");
+	sim_settle(two.sim);
+	two_queues_connect(&two);
+	sim_settle(two.sim);
+	assert_int_equal(two.new->nr_replies, 0);
+	assert_true(sim_do_quiesce(two.old));
+	sim_settle(two.sim);
+	assert_null(two.old->conn);
+	assert_int_equal(two.new->nr_replies, 1);
+	assert_int_equal(nvme_cqe_status(&two.new->last), 0);
+	sim_destroy(two.sim);
 }
 
 static void connect_that_waits_is_answered_when_its_controller_ends(void **state)
 {
-	struct sim *sim = setup();
-	struct sim_conn *admin = sim_admin(sim, SIM_NQN);
-	struct sim_conn *old = sim_queue(sim, admin, 1, 8);
-	struct sim_conn *new = sim_accept(sim);
-	struct nvme_cmd cmd = sim_connect(SIM_NQN, 1, 7, sim_cntlid(admin));
+	struct two_queues two = two_queues_start();
 
 	(void)state;
-	assert_true(sim_send(sim, new, &cmd));
-	sim_settle(sim);
-	assert_int_equal(new->nr_replies, 0);
-	conn_close(admin->conn, "test");
-	sim_settle(sim);
-	assert_null(old->conn);
-	assert_int_equal(new->nr_replies, 1);
-	assert_int_not_equal(nvme_cqe_status(&new->last), 0);
-	sim_destroy(sim);
+	two_queues_connect(&two);
+	sim_settle(two.sim);
+	assert_int_equal(two.new->nr_replies, 0);
+	conn_close(two.admin->conn, "test");
+	sim_settle(two.sim);
+	assert_null(two.old->conn);
+	assert_int_equal(two.new->nr_replies, 1);
+	assert_int_not_equal(nvme_cqe_status(&two.new->last), 0);
+	sim_destroy(two.sim);
 }
 
 static void connect_that_waits_may_vanish(void **state)
 {
-	struct sim *sim = setup();
-	struct sim_conn *admin = sim_admin(sim, SIM_NQN);
-	struct sim_conn *old = sim_queue(sim, admin, 1, 8);
-	struct sim_conn *new = sim_accept(sim);
-	struct nvme_cmd cmd = sim_connect(SIM_NQN, 1, 7, sim_cntlid(admin));
+	struct two_queues two = two_queues_start();
 
 	(void)state;
-	assert_true(sim_send(sim, new, &cmd));
-	conn_close(new->conn, "test");
-	sim_settle(sim);
-	conn_close(old->conn, "test");
-	sim_settle(sim);
-	assert_null(old->conn);
-	assert_null(new->conn);
-	assert_non_null(admin->conn);
+	two_queues_connect(&two);
+	conn_close(two.new->conn, "test");
+	sim_settle(two.sim);
+	conn_close(two.old->conn, "test");
+	sim_settle(two.sim);
+	assert_null(two.old->conn);
+	assert_null(two.new->conn);
+	assert_non_null(two.admin->conn);
 	/* The id is free again. */
-	assert_non_null(sim_queue(sim, admin, 1, 8));
-	sim_destroy(sim);
+	assert_non_null(sim_queue(two.sim, two.admin, 1, 8));
+	sim_destroy(two.sim);
 }
 
 static void reset_ends_io_queues_and_lets_new_ones_in(void **state)
