@@ -4,6 +4,7 @@
     pytest tests/wire                         a hauld of $HAUL_BUILD_DIR (default: build), per engine
     pytest tests/wire --target tcp://HOST:PORT/NQN     a target that runs already (README.md); or rdma://
 """
+import contextlib
 import os
 import pathlib
 import re
@@ -102,6 +103,23 @@ class Hauld:
         """It has survived what the tests did, and ends well."""
         assert self.alive(), "hauld died:\n" + self.log_path.read_text()
         assert self.stop() == 0, self.log_path.read_text()
+
+
+@contextlib.contextmanager
+def starting_alone(directory, nqn, engine=None):
+    """start("tcp" or "rdma", option...): a hauld with one reactor and the subsystem NQN; FAULT is tests/softrdma's."""
+    started = []
+
+    def run(transport, *options, fault="", **kw):
+        started.append(Hauld(directory, "--listen", f"{transport}://127.0.0.1:0", "--threads", "1", *options,
+                             "--export", f"ram:16M,nqn={nqn}", engine=engine,
+                             env={**rdma_environment(), "SOFTRDMA_FAULT": fault}, **kw))
+        return started[-1]
+
+    yield run
+    for daemon in started:
+        if not daemon.leftovers:    # such a one has ended in its test
+            daemon.end()
 
 
 def objects_left(path, expected=True):

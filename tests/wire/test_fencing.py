@@ -109,18 +109,23 @@ def stopped(make_slow):
         yield pool.submit(stays_stopped, make_slow())
 
 
-def test_a_late_write_never_lands_after_newer_data(slow, kind):
-    """The host loses its connections with a write at the disk and is back at once: its new controller is not ready
-    before that write is over."""
-    slow.lose(kind, OLD)
-    host = kind(slow.hauld, enable=False)
-    host.begin_enabling()
+def waits_for_the_disk(slow, kind, host):
+    """HOST's controller is ready when the late write is over, and not before; others' are no later for it."""
     slow.others_go_on(kind)
     assert not csts(host) & 1
     assert slow.holds() == OLD
     slow.go()
     until(host, 1, 1)
     assert slow.holds() == LATE
+
+
+def test_a_late_write_never_lands_after_newer_data(slow, kind):
+    """The host loses its connections with a write at the disk and is back at once: its new controller is not ready
+    before that write is over."""
+    slow.lose(kind, OLD)
+    host = kind(slow.hauld, enable=False)
+    host.begin_enabling()
+    waits_for_the_disk(slow, kind, host)
     queue = host.queue()
     assert host.write(queue, NEW) == 0
     assert host.read(queue) == 0
@@ -139,12 +144,7 @@ def test_a_write_is_waited_for_also_when_its_association_is_not_over(slow, kind,
         lost.leave(queue)
     host = kind(slow.hauld, enable=False)
     host.begin_enabling()
-    slow.others_go_on(kind)
-    assert not csts(host) & 1
-    assert slow.holds() == OLD
-    slow.go()
-    until(host, 1, 1)
-    assert slow.holds() == LATE
+    waits_for_the_disk(slow, kind, host)
     assert host.write(host.queue(), NEW) == 0
     host.close()
     lost.close()

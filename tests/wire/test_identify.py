@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Identify (NVMe base 2.0 5.17, NVM command set 1.0 4.1.5): each field beside the figure that defines it."""
 import os
-import socket
 import struct
 import time
 
@@ -9,6 +8,7 @@ import conftest
 import nvme
 import nvmetcp
 import pytest
+from control import free_port
 from events import Host
 
 NS, CTRL, ACTIVE, DESCRIPTORS, SETS, CSI_NS, CSI_CTRL, CSI_ACTIVE, INDEPENDENT = range(9)
@@ -254,12 +254,6 @@ def discovered(address):
     with nvmetcp.Admin(address, nvme.DISCOVERY_NQN) as admin:
         return [entry["subnqn"] for entry in test_discovery.parse(test_discovery.whole_log(admin))[1]
                 if entry["subtype"] == 2]
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def test_default_names_of_memory_are_those_of_its_place(start_hauld):

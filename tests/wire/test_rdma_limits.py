@@ -20,18 +20,8 @@ DEPTH = 128
 @contextlib.contextmanager
 def starting(directory):
     """start(fault, option...): a hauld with one reactor on a device with that fault."""
-    started = []
-
-    def run(fault, *options, **kw):
-        env = {**conftest.rdma_environment(), "SOFTRDMA_FAULT": fault}
-        started.append(conftest.Hauld(directory, "--listen", "rdma://127.0.0.1:0", "--threads", "1", *options,
-                                      "--export", f"ram:16M,nqn={NQN}", env=env, **kw))
-        return started[-1]
-
-    yield run
-    for daemon in started:
-        if not daemon.leftovers:    # such a one has ended in its test
-            daemon.end()
+    with conftest.starting_alone(directory, NQN) as run:
+        yield lambda fault, *options, **kw: run("rdma", *options, fault=fault, **kw)
 
 
 at_once = AtOnce()

@@ -23,21 +23,8 @@ MIB = 1 << 20
 PROMPT = 3.0    # seconds; the deadlines of what the greedy one holds are far beyond
 
 
-@contextlib.contextmanager
 def starting(directory, engine=None):
-    """start("tcp" or "rdma", option...): a hauld with one reactor."""
-    started = []
-
-    def run(transport, *options, fault="", **kw):
-        env = {**conftest.rdma_environment(), "SOFTRDMA_FAULT": fault}
-        started.append(conftest.Hauld(
-            directory, "--listen", f"{transport}://127.0.0.1:0", "--threads", "1", *options,
-            "--export", f"ram:16M,nqn={NQN}", engine=engine, env=env, **kw))
-        return started[-1]
-
-    yield run
-    for daemon in started:
-        daemon.end()
+    return conftest.starting_alone(directory, NQN, engine)
 
 
 at_once = AtOnce()
