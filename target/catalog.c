@@ -41,6 +41,8 @@ void catalog_free(struct catalog *catalog)
 		subsys_free(container_of(catalog->subsystems.next, struct subsys, node));
 	for (uint32_t i = 0; i < catalog->nr_ports; i++)
 		port_put(catalog->port[i]);
+	for (uint32_t i = 0; i < catalog->nr_referrals; i++)
+		host_list_free(&catalog->referrals[i].hosts);
 	free(catalog->referrals);
 	ns_places_put(catalog->places);
 	free(catalog);
@@ -84,16 +86,21 @@ static int catalog_clone_subsys(struct catalog *catalog, const struct subsys *fr
 	return error ? error : ana_clone(subsys, from);
 }
 
-static int catalog_put_referral(struct catalog *catalog, const struct referral *referral)
+static int catalog_put_referral(
+	struct catalog *catalog, const struct referral *from, const struct host_list *hosts)
 {
 	struct referral *referrals =
 		reallocarray(catalog->referrals, catalog->nr_referrals + 1, sizeof(*referrals));
+	struct referral *referral;
 
 	if (!referrals)
 		return -ENOMEM;
 	catalog->referrals = referrals;
-	referrals[catalog->nr_referrals++] = *referral;
-	return 0;
+	referral = &referrals[catalog->nr_referrals++];
+	*referral = *from;
+	referral->allow_any = true;
+	referral->hosts = (struct host_list){0};
+	return hosts ? referral_show(referral, hosts) : 0;
 }
 
 struct catalog *catalog_clone(const struct catalog *from)
@@ -110,7 +117,10 @@ struct catalog *catalog_clone(const struct catalog *from)
 		}
 	}
 	for (uint32_t i = 0; i < from->nr_referrals; i++) {
-		if (catalog_put_referral(catalog, &from->referrals[i])) {
+		const struct referral *referral = &from->referrals[i];
+
+		if (catalog_put_referral(
+			    catalog, referral, referral->allow_any ? NULL : &referral->hosts)) {
 			catalog_free(catalog);
 			return NULL;
 		}
@@ -187,8 +197,8 @@ int catalog_add_port(struct catalog *catalog, const struct nvme_uri *uri, bool r
 
 /* --- referrals ------------------------------------------------------------------------------- */
 
-int catalog_add_referral(
-	struct catalog *catalog, const struct nvme_uri *uri, char *why, size_t why_size)
+int catalog_add_referral(struct catalog *catalog, const struct nvme_uri *uri,
+	const struct host_list *hosts, char *why, size_t why_size)
 {
 	struct referral referral;
 	int error = referral_parse(uri, &referral, why, why_size);
@@ -206,7 +216,7 @@ int catalog_add_referral(
 	}
 	if (error)
 		return error;
-	error = catalog_put_referral(catalog, &referral);
+	error = catalog_put_referral(catalog, &referral, hosts);
 	if (error)
 		snprintf(why, why_size, "out of memory");
 	return error;

@@ -56,9 +56,10 @@ int catalog_add_port(struct catalog *catalog, const struct nvme_uri *uri, bool r
 	size_t why_size) must_check;
 bool catalog_has_port(const struct catalog *catalog, const struct port *port);
 
-/* Another discovery service, for an URI that has been parsed. */
-int catalog_add_referral(
-	struct catalog *catalog, const struct nvme_uri *uri, char *why, size_t why_size) must_check;
+/* Another discovery service, for an URI that has been parsed, of which HOSTS are told; NULL: all.
+ */
+int catalog_add_referral(struct catalog *catalog, const struct nvme_uri *uri,
+	const struct host_list *hosts, char *why, size_t why_size) must_check;
 
 /* -EEXIST: there is one of that name. NQN has been checked. */
 int catalog_add_subsys(struct catalog *catalog, const char *nqn, struct subsys **ret) must_check;

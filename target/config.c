@@ -10,6 +10,7 @@
 
 #include "proto/nvme/uri.h"
 #include "target/catalog.h"
+#include "target/config_referral.h"
 #include "target/config_schema.h"
 #include "target/config_shape.h"
 #include "target/config_source.h"
@@ -156,26 +157,6 @@ static int config_listen(struct config_source *source, const struct config_file 
 	return 0;
 }
 
-static int config_referrals(
-	struct config_source *source, const struct config_file *config, struct catalog *catalog)
-{
-	char why[CONFIG_WHY_BYTES];
-	char path[CONFIG_PATH_BYTES];
-
-	for (unsigned i = 0; i < config->referrals_count; i++) {
-		const char *text = config->referrals[i];
-		struct nvme_uri uri;
-		int error = nvme_uri_parse(text, 0, &uri, why, sizeof(why));
-
-		if (!error)
-			error = catalog_add_referral(catalog, &uri, why, sizeof(why));
-		snprintf(path, sizeof(path), "referrals.%u", i);
-		if (error)
-			return config_source_wrong(source, path, "%s: %s", text, why);
-	}
-	return 0;
-}
-
 /* --- all of it ------------------------------------------------------------------------------- */
 
 /* Before anything that takes its time for each pair of them. */
@@ -214,7 +195,7 @@ static int config_use(const struct config_text *text, struct target_settings *se
 	if (!error)
 		error = config_listen(&source, config, catalog, open, ret_report);
 	if (!error)
-		error = config_referrals(&source, config, catalog);
+		error = config_referrals(&source, catalog);
 	if (!error)
 		error = config_count(&source, config);
 	for (unsigned i = 0; !error && i < config->subsystems_count; i++)

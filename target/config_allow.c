@@ -117,7 +117,7 @@ int config_allow_subsys(struct config_source *source, const char *path, struct s
 	return config_allow(source, at, NULL, &subsys->hosts, &subsys->allow_any);
 }
 
-int config_allow_ns(struct config_source *source, const char *path, struct subsys *subsys,
+int config_allow_hosts(struct config_source *source, const char *path, struct subsys *subsys,
 	struct host_list *hosts, const struct host_list **ret)
 {
 	char at[CONFIG_ALLOW_PATH];

@@ -215,7 +215,7 @@ int config_ns_add(struct config_source *source, const struct config_ns_place *pl
 		error = config_ns_check_others(source, place, path);
 	}
 	if (!error)
-		error = config_allow_ns(source, path, place->subsys, &hosts, &options.hosts);
+		error = config_allow_hosts(source, path, place->subsys, &hosts, &options.hosts);
 	if (error || !place->directory)
 		goto free_hosts;
 	if (ns->path)

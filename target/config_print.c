@@ -169,6 +169,18 @@ static void config_print_ports(struct config_print *print, const struct catalog 
 	}
 }
 
+/* Behind INDENT. HOSTS: NULL for all. */
+static void config_print_allowed(
+	struct config_print *print, const char *indent, const struct host_list *hosts)
+{
+	char entry[32];
+
+	fprintf(print->file, "%sallow:%s\n", indent, !hosts ? " any" : hosts->nr ? "" : " []");
+	snprintf(entry, sizeof(entry), "%s  - ", indent);
+	for (uint32_t i = 0; hosts && i < hosts->nr; i++)
+		config_print_text(print, entry, hosts->nqn[i]);
+}
+
 static void config_print_referrals(struct config_print *print, const struct catalog *catalog)
 {
 	if (catalog->nr_referrals)
@@ -180,7 +192,9 @@ static void config_print_referrals(struct config_print *print, const struct cata
 		config_print_address(&uri, &referral->address);
 		if (strcmp(referral->nqn, NVME_DISCOVERY_NQN))
 			snprintf(uri.nqn, sizeof(uri.nqn), "%s", referral->nqn);
-		config_print_uri(print, "  - ", &uri);
+		config_print_uri(print, referral->allow_any ? "  - " : "  - address: ", &uri);
+		if (!referral->allow_any)
+			config_print_allowed(print, "    ", &referral->hosts);
 	}
 }
 
@@ -219,18 +233,6 @@ static void config_print_settings(
 }
 
 /* --- subsystems ------------------------------------------------------------------------------ */
-
-/* Behind INDENT. HOSTS: NULL for all. */
-static void config_print_allowed(
-	struct config_print *print, const char *indent, const struct host_list *hosts)
-{
-	char entry[32];
-
-	fprintf(print->file, "%sallow:%s\n", indent, !hosts ? " any" : hosts->nr ? "" : " []");
-	snprintf(entry, sizeof(entry), "%s  - ", indent);
-	for (uint32_t i = 0; hosts && i < hosts->nr; i++)
-		config_print_text(print, entry, hosts->nqn[i]);
-}
 
 static void config_print_ana_state(
 	struct config_print *print, const struct subsys *subsys, uint32_t group, uint16_t portid)

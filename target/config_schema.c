@@ -13,8 +13,8 @@
 static const cyaml_schema_value_t config_text = {
 	CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 1, 4096)};
 
-/* "allow" is a word or a list, which a schema cannot say: it is read from the tree
- * (target/config_allow.h). */
+/* "allow" is a word or a list, "referrals" has words or mappings, which a schema cannot say: they
+ * are read from the tree (target/config_allow.h, target/config_referral.h). */
 static const cyaml_schema_field_t config_ns_fields[] = {
 	CYAML_FIELD_STRING_PTR(
 		"path", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_ns, path, 1, 4096),
@@ -73,8 +73,7 @@ static const cyaml_schema_value_t config_subsys_value = {
 static const cyaml_schema_field_t config_fields[] = {
 	CYAML_FIELD_SEQUENCE("listen", CYAML_FLAG_POINTER, struct config_file, listen, &config_text,
 		1, CATALOG_MAX_PORTS),
-	CYAML_FIELD_SEQUENCE("referrals", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
-		struct config_file, referrals, &config_text, 0, CATALOG_MAX_REFERRALS),
+	CYAML_FIELD_IGNORE("referrals", CYAML_FLAG_OPTIONAL),
 	CYAML_FIELD_SEQUENCE("subsystems", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
 		struct config_file, subsystems, &config_subsys_value, 0, CATALOG_MAX_SUBSYSTEMS),
 	CYAML_FIELD_UINT("threads", CYAML_FLAG_OPTIONAL, struct config_file, threads),

@@ -49,8 +49,6 @@ struct config_subsys {
 struct config_file {
 	char **listen;
 	unsigned listen_count;
-	char **referrals;
-	unsigned referrals_count;
 	struct config_subsys *subsystems;
 	unsigned subsystems_count;
 	uint32_t threads;

@@ -28,12 +28,13 @@ enum config_kind {
 #define CONFIG_KEY_SHOWN   64
 #define CONFIG_VALUE_SHOWN 100
 
-/* A key. Of a list: MIN to MAX entries, each a mapping of ENTRY's keys, or without ENTRY a text;
- * else MAX is of bytes, 0: 64. */
+/* A key. Of a list: MIN to MAX entries, each a mapping of ENTRY's keys, or without ENTRY a text, or
+ * one of both; else MAX is of bytes, 0: 64. */
 struct config_shape {
 	const char *key;
 	enum config_kind kind;
 	bool required;
+	bool or_text;
 	unsigned min, max;
 	const struct config_shape *entry;
 	const char *right;
@@ -78,11 +79,19 @@ static const struct config_shape config_shape_subsys[] = {
 	{0},
 };
 
+static const struct config_shape config_shape_referral[] = {
+	{"address", CONFIG_TEXT, .required = true, .max = 4096,
+		.right = "an address such as tcp://10.0.0.2:8009 is"},
+	{"allow", CONFIG_ALLOW},
+	{0},
+};
+
 static const struct config_shape config_shape_file[] = {
 	{"listen", CONFIG_LIST, .required = true, .min = 1, .max = CATALOG_MAX_PORTS,
 		.right = "a list of at most 64 addresses, such as "
 			 "[tcp://0.0.0.0, rdma://10.0.0.1] is"},
-	{"referrals", CONFIG_LIST, .max = CATALOG_MAX_REFERRALS,
+	{"referrals", CONFIG_LIST, .max = CATALOG_MAX_REFERRALS, .entry = config_shape_referral,
+		.or_text = true,
 		.right = "a list of at most 64 addresses, such as [tcp://10.0.0.2:8009] is"},
 	{"subsystems", CONFIG_LIST, .max = CATALOG_MAX_SUBSYSTEMS, .entry = config_shape_subsys,
 		.right = "a list with 'nqn', 'allow' and 'namespaces' each is"},
@@ -182,7 +191,7 @@ static int config_shape_list(struct config_source *source, const char *path,
 
 		snprintf(at, sizeof(at), "%.*s.%u", CONFIG_PATH_BYTES, path,
 			(unsigned)(item - first));
-		if (!shape->entry)
+		if (!shape->entry || (shape->or_text && entry->type == YAML_SCALAR_NODE))
 			error = config_shape_text(source, at, entry, shape, 4096);
 		else if (entry->type != YAML_MAPPING_NODE)
 			error = config_shape_wrong(

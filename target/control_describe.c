@@ -110,17 +110,6 @@ static void describe_listeners(struct json_object *status, const struct catalog 
 	}
 }
 
-static void describe_referrals(struct json_object *status, const struct catalog *catalog)
-{
-	struct json_object *list = control_json_list(status, "referrals");
-	char text[REFERRAL_TEXT];
-
-	for (uint32_t i = 0; i < catalog->nr_referrals; i++) {
-		referral_describe(&catalog->referrals[i], text);
-		json_object_array_add(list, json_object_new_string(text));
-	}
-}
-
 static void describe_bytes(
 	struct json_object *json, const char *name, const uint8_t *bytes, size_t size)
 {
@@ -140,6 +129,21 @@ static void describe_allowed(struct json_object *json, bool listed, const struct
 	list = control_json_list(json, "allow");
 	for (uint32_t i = 0; listed && i < hosts->nr; i++)
 		json_object_array_add(list, json_object_new_string(hosts->nqn[i]));
+}
+
+static void describe_referrals(struct json_object *status, const struct catalog *catalog)
+{
+	struct json_object *list = control_json_list(status, "referrals");
+	char text[REFERRAL_TEXT];
+
+	for (uint32_t i = 0; i < catalog->nr_referrals; i++) {
+		const struct referral *referral = &catalog->referrals[i];
+		struct json_object *json = control_json_entry(list);
+
+		referral_describe(referral, text);
+		control_json_text(json, "uri", text);
+		describe_allowed(json, !referral->allow_any, &referral->hosts);
+	}
 }
 
 /* --- reservations ---------------------------------------------------------------------------- */

@@ -172,6 +172,25 @@ static void diff_hosts(
 	diff_allowed(diff, nqn, &then, &now);
 }
 
+/* Of one that is new, just those hosts that are named. */
+static void diff_referral_hosts(
+	struct diff *diff, const struct catalog *before, const struct catalog *after)
+{
+	for (uint32_t i = 0; i < after->nr_referrals; i++) {
+		const struct referral *referral = &after->referrals[i];
+		const struct diff_allowed now = {referral->allow_any, &referral->hosts};
+		struct diff_allowed then = {referral->allow_any, NULL};
+		char text[REFERRAL_TEXT + sizeof("referral ")] = "referral ";
+
+		for (uint32_t k = 0; k < before->nr_referrals; k++)
+			if (referral_is_same(&before->referrals[k], referral))
+				then = (struct diff_allowed){before->referrals[k].allow_any,
+					&before->referrals[k].hosts};
+		referral_describe(referral, text + strlen(text));
+		diff_allowed(diff, text, &then, &now);
+	}
+}
+
 /* Of a namespace, where not all that may use the subsystem see it, or did not. */
 static void diff_ns_hosts(
 	struct diff *diff, const char *nqn, const struct ns *before, const struct ns *after)
@@ -371,6 +390,7 @@ void diff_catalogs(struct diff *diff, const struct catalog *before, const struct
 	diff_ports(diff, before, after);
 	diff_referrals(diff, '-', before, after);
 	diff_referrals(diff, '+', after, before);
+	diff_referral_hosts(diff, before, after);
 	list_for_each_entry (subsys, &before->subsystems, node)
 		diff_subsys(diff, &both, subsys->nqn, subsys, catalog_find(after, subsys->nqn));
 	list_for_each_entry (subsys, &after->subsystems, node)

@@ -212,9 +212,12 @@ static void discovery_walk_referrals(struct discovery_walk *walk)
 	if (walk->lsp & NVME_DISC_LSP_PLEO)
 		return;
 	for (uint32_t i = 0; i < walk->catalog->nr_referrals; i++) {
+		const struct referral *referral = &walk->catalog->referrals[i];
+
+		if (!referral_is_shown(referral, walk->hostnqn))
+			continue;
 		if (walk->take)
-			discovery_make_referral(
-				&walk->catalog->referrals[i], &walk->entry.ext.entry);
+			discovery_make_referral(referral, &walk->entry.ext.entry);
 		discovery_label(&subsys_discovery, &walk->entry);
 		discovery_step(walk);
 	}
@@ -312,7 +315,8 @@ bool discovery_is_same(const struct catalog *before, const struct catalog *now)
 		if (before->port[i] != now->port[i])
 			return false;
 	for (uint32_t i = 0; i < now->nr_referrals; i++)
-		if (!referral_is_same(&before->referrals[i], &now->referrals[i]))
+		if (!referral_is_same(&before->referrals[i], &now->referrals[i]) ||
+			!referral_is_shown_as(&before->referrals[i], &now->referrals[i]))
 			return false;
 	return discovery_has_same_subsystems(before, now);
 }

@@ -107,11 +107,6 @@ static void show_listener(struct json_object *listener)
 	putchar('\n');
 }
 
-static void show_referral(struct json_object *referral)
-{
-	printf("  %s\n", json_object_get_string(referral));
-}
-
 static void show_seen_by(struct json_object *host)
 {
 	printf("                 seen by: %s\n", json_object_get_string(host));
@@ -193,6 +188,15 @@ static void show_ana(struct json_object *ana)
 static void show_allowed(struct json_object *host)
 {
 	printf("  allowed: %s\n", json_object_get_string(host));
+}
+
+static void show_referral(struct json_object *referral)
+{
+	printf("  %s\n", show_text(referral, "uri"));
+	if (!show_flag(referral, "allow_any") &&
+		!show_length(json_object_object_get(referral, "allow")))
+		puts("  allowed: no host");
+	show_each(referral, "allow", show_allowed);
 }
 
 static void show_subsystem(struct json_object *subsys)

@@ -13,7 +13,7 @@
 
 int referral_parse(const struct nvme_uri *uri, struct referral *ret, char *why, size_t why_size)
 {
-	struct referral referral = {.trtype = uri->trtype};
+	struct referral referral = {.trtype = uri->trtype, .allow_any = true};
 
 	if (uri->nsid || uri->nr_options) {
 		snprintf(why, why_size,
@@ -40,6 +40,22 @@ bool referral_is_same(const struct referral *one, const struct referral *other)
 {
 	return one->trtype == other->trtype && !strcmp(one->nqn, other->nqn) &&
 	       !memcmp(&one->address, &other->address, sizeof(one->address));
+}
+
+int referral_show(struct referral *referral, const struct host_list *hosts)
+{
+	referral->allow_any = false;
+	return host_list_copy(&referral->hosts, hosts);
+}
+
+bool referral_is_shown(const struct referral *referral, const char *hostnqn)
+{
+	return referral->allow_any || host_list_has(&referral->hosts, hostnqn);
+}
+
+bool referral_is_shown_as(const struct referral *one, const struct referral *other)
+{
+	return one->allow_any == other->allow_any && host_list_is_same(&one->hosts, &other->hosts);
 }
 
 void referral_describe(const struct referral *referral, char ret_text[REFERRAL_TEXT])

@@ -49,7 +49,8 @@ listen:
   - tcp://127.0.0.1:{port}?hdgst=off&tos=32&priority=5
   - "tcp://[::1]:{port}"
   - tcp://127.0.0.1:0
-referrals: [tcp://10.0.0.2:8009, "rdma://[fd00::2]:4420/nqn.2014-08.org.example:a%20b"]
+referrals: [{{address: tcp://10.0.0.3, allow: [nqn.2026-11.io.haul:x]}}, {{address: tcp://10.0.0.4, allow: []}},
+  {{address: tcp://10.0.0.5, allow: any}}, tcp://10.0.0.2:8009, "rdma://[fd00::2]:4420/nqn.2014-08.org.example:a%20b"]
 threads: 3
 engine: epoll
 memory: 100M

@@ -155,7 +155,8 @@ subsystems:
       - {{ram: 1M, ana_group: 7}}
 """))
     assert (seen["target"]["discovery_nqn"], seen["target"]["cntlid_min"], seen["target"]["cntlid_max"]) == (own, 128, 255)
-    assert seen["referrals"] == ["tcp://127.0.0.1:8009", f"tcp://127.0.0.2:4420/{own}"]
+    assert seen["referrals"] == [{"uri": uri, "allow_any": True, "allow": []} for uri in (
+        "tcp://127.0.0.1:8009", f"tcp://127.0.0.2:4420/{own}")]
     assert seen["target"]["kas_ms"] == 60000
     for word in (f"discovery is also {own}\n", "keep-alive timeouts are multiples of 60 s\n",
                  "controller ids 128 to 255\n",

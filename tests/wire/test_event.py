@@ -150,6 +150,44 @@ def test_referrals_and_listeners_are_told(running, kind):
         assert host.event() == DISCOVERY_CHANGED
 
 
+def test_referrals_for_some_hosts_are_told_to_them(running, kind):
+    """Who is not told of it hears nothing of it, and finds nothing."""
+    place = "tcp://192.0.2.1:8009"
+
+    def referred(host):
+        log = host.get_log(0x70, 9 * 1024)
+        return [log[at + 512:at + 768].rstrip(b" ") for at in range(1024, 9 * 1024, 1024) if log[at + 2] == 1]
+
+    with running.host(kind, nvme.DISCOVERY_NQN, hostnqn=FRIEND) as friend, \
+            running.host(kind, nvme.DISCOVERY_NQN) as other:
+        for allow, tells, finds in (([FRIEND], (True, False), (1, 0)), ("any", (False, True), (1, 1)),
+                                    ([], (True, True), (0, 0)), ([FRIEND], (True, False), (1, 0))):
+            running.change(BASE, referrals=[{"address": place, "allow": allow}])
+            for host, told, nr in zip((friend, other), tells, finds):
+                if told:
+                    assert host.event() == DISCOVERY_CHANGED
+                assert referred(host) == [b"192.0.2.1"] * nr
+                host.nothing()
+
+
+def test_apply_tells_of_hosts_of_referrals(running):
+    place, of = "tcp://192.0.2.1:8009", "referral tcp://192.0.2.1:8009"
+
+    def change(*referrals):
+        return running.control.change(config(BASE, referrals=referrals))
+
+    assert change({"address": place, "allow": [FRIEND]}) == [f"+ {of}", f"+ host {FRIEND} of {of}"]
+    assert running.control.status()["referrals"] == [{"uri": place, "allow_any": False, "allow": [FRIEND]}]
+    assert change({"address": place, "allow": []}) == [f"- host {FRIEND} of {of}"]
+    assert change(place) == [f"+ host any of {of}"] and change({"address": place}) == []
+    assert change() == [f"- {of}"]
+    for wrong, word in (({"allow": "any"}, "address"), ({"address": place, "allow": "some"}, "allow"),
+                        ({"address": place, "alow": []}, "alow"), ([place], "referrals.0"),
+                        ({"address": [place]}, "address"), ({"address": "x://y"}, "referrals.0.address")):
+        assert word in running.control.apply(config(BASE, referrals=[wrong]))["error"], wrong
+    assert "twice" in running.control.apply(config(BASE, referrals=[place, {"address": place}]))["error"]
+
+
 def test_three_changes_are_one_event_and_the_fourth_is_another(running, kind):
     """B042: also when the log is read in pieces, the last one without RAE."""
     with running.host(kind, nvme.DISCOVERY_NQN) as host:
