@@ -202,6 +202,12 @@ void port_describe_option(
 
 /* --- on the first reactor -------------------------------------------------------------------- */
 
+static void port_try_forget(struct port *port)
+{
+	if (!port->listening && !port->nr_conns && port->ops->forget)
+		port->ops->forget(port);
+}
+
 int port_listen(struct port *port, struct reactor *reactor, char *why, size_t why_size)
 {
 	int error;
@@ -211,6 +217,7 @@ int port_listen(struct port *port, struct reactor *reactor, char *why, size_t wh
 	port->reactor = reactor;
 	error = port->ops->listen(port, why, why_size);
 	port->listening = !error;
+	port_try_forget(port);
 	return error;
 }
 
@@ -231,6 +238,7 @@ void port_unlisten(struct port *port)
 	while ((handover = port_next_early(port)))
 		port->ops->refuse(handover);
 	port->nr_early = 0;
+	port_try_forget(port);
 }
 
 void port_open(struct port *port)
@@ -274,6 +282,7 @@ void port_add_conn(struct port *port)
 void port_remove_conn(struct port *port)
 {
 	port->nr_conns--;
+	port_try_forget(port);
 	port_try_gone(port);
 }
 

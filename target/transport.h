@@ -62,6 +62,9 @@ struct transport_ops {
 
 	int (*listen)(struct port *port, char *why, size_t why_size);
 	void (*unlisten)(struct port *port);
+	/* It does not listen and no connection that came in there is left: frees what was kept for
+	 * those. NULL: there is nothing. */
+	void (*forget)(struct port *port);
 	/* Closes or rejects (RDMA: "no resources"). */
 	void (*refuse)(struct transport_handover *handover);
 

@@ -185,8 +185,10 @@ static int transport_rdma_try_listen(struct transport_port *tp)
 	if (rdma_create_id(tp->cm->channel, &tp->id, &tp->owner, RDMA_PS_TCP))
 		return -errno;
 	result = transport_rdma_bind(tp->id, tp->port);
-	if (result)
+	if (result) {
 		rdma_destroy_id(tp->id);
+		tp->id = NULL;
+	}
 	return result;
 }
 
@@ -202,37 +204,45 @@ static int transport_rdma_listen_id(struct transport_port *tp)
 	return transport_rdma_try_listen(tp);
 }
 
-static int transport_rdma_listen(struct port *port, char *why, size_t why_size)
+/* One that has listened before may have its channel still. */
+static int transport_rdma_make_port(struct port *port)
 {
-	struct transport_port *tp = calloc(1, sizeof(*tp));
 	struct transport_state *state;
-	char text[PORT_TEXT];
-	int result = -ENOMEM;
+	struct transport_port *tp;
+	int result;
 
+	if (port->transport)
+		return 0;
+	result = transport_rdma_state(port->reactor, &state);
+	if (result)
+		return result;
+	tp = calloc(1, sizeof(*tp));
 	if (!tp)
-		goto tell;
+		return -ENOMEM;
+	result = rdma_cm_create(port->reactor->loop, &tp->cm);
+	if (result) {
+		free(tp);
+		return result;
+	}
 	tp->port = port;
 	tp->owner.event = transport_rdma_port_event;
 	list_init(&tp->node);
-	result = transport_rdma_state(port->reactor, &state);
-	if (result)
-		goto free_port;
-	result = rdma_cm_create(port->reactor->loop, &tp->cm);
-	if (result)
-		goto free_port;
-	result = transport_rdma_listen_id(tp);
-	if (result)
-		goto destroy_cm;
-	transport_rdma_port_number(port, tp->id);
 	list_push_back(&state->ports, &tp->node);
 	port->transport = tp;
 	return 0;
+}
 
-destroy_cm:
-	rdma_cm_destroy(tp->cm, NULL);
-free_port:
-	free(tp);
-tell:
+static int transport_rdma_listen(struct port *port, char *why, size_t why_size)
+{
+	int result = transport_rdma_make_port(port);
+	char text[PORT_TEXT];
+
+	if (!result)
+		result = transport_rdma_listen_id(port->transport);
+	if (!result) {
+		transport_rdma_port_number(port, port->transport->id);
+		return 0;
+	}
 	port_describe(port, text);
 	snprintf(why, why_size, "cannot listen at %s: %s%s", text, strerror(-result),
 		transport_rdma_listen_hint(-result));
@@ -245,11 +255,24 @@ static void transport_rdma_unlisten(struct port *port)
 {
 	struct transport_port *tp = port->transport;
 
-	if (!tp)
+	if (!tp || !tp->id)
 		return;
-	port->transport = NULL;
 	rdma_destroy_id(tp->id);
 	tp->id = NULL;
+}
+
+static void transport_rdma_forget(struct port *port)
+{
+	struct transport_port *tp = port->transport;
+	struct transport_state *state;
+
+	if (!tp)
+		return;
+	state = port->reactor->transport_state[TRANSPORT_RDMA];
+	port->transport = NULL;
+	list_remove(&tp->node);
+	rdma_cm_destroy(tp->cm, &state->rdma.devs.nr_closing);
+	free(tp);
 }
 
 static const struct transport_option transport_rdma_options[NR_TRANSPORT_RDMA_OPTIONS] = {
@@ -283,6 +306,7 @@ const struct transport_ops transport_rdma_ops = {
 	.nr_options = NR_TRANSPORT_RDMA_OPTIONS,
 	.listen = transport_rdma_listen,
 	.unlisten = transport_rdma_unlisten,
+	.forget = transport_rdma_forget,
 	.refuse = transport_rdma_refuse,
 	.start = transport_rdma_start,
 	.pull = transport_rdma_pull,

@@ -28,7 +28,7 @@
 /* What a reactor keeps of RDMA: made with its first listener or connection. */
 struct transport_state {
 	struct rdma_loop rdma;
-	struct list ports; /* listeners of this reactor, those that ended included */
+	struct list ports; /* of this reactor, those that ended and have connections included */
 };
 
 struct transport_port {

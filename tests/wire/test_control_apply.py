@@ -8,6 +8,7 @@ import threading
 
 import conftest
 import hosts
+import nvmerdma
 import pytest
 from control import A, B, BASE, Busy, Control, config, counters, haulctl, offered, start, subsys, wait_for
 
@@ -258,3 +259,29 @@ def test_what_was_exported_on_the_command_line_can_be_changed_too(start_hauld, t
             assert len(control.change(same + subsys(B, (1, "ram=1M")))) == 3
     with Control(hauld.control) as control:
         assert len(control.change(config(subsys(A, (4, f"path={disk}"))))) > 0
+
+
+@pytest.mark.parametrize("engine", conftest.ENGINES)
+def test_rdma_listeners_that_end_leave_nothing(start, engine):
+    """A channel of the connection manager is kept for as long as connections need it, not for ever."""
+    one, other, bad = "rdma://127.0.0.1:0", "rdma://127.0.0.1:0?tos=1", "tcp://192.0.2.77:0"
+    hauld = start(config(subsys(A, (1, "ram=1M")), listen=[one]), engine=engine, env=conftest.rdma_environment())
+
+    def visit():
+        port = int(control.status()["listeners"][0]["uri"].rsplit(":", 1)[1])
+        with nvmerdma.Pair(("127.0.0.1", port), A):
+            pass
+
+    with Control(hauld.control) as control:
+        for listener in (other, one):       # what each reactor opens for its first host stays
+            for _ in range(2):
+                visit()
+            control.change(config(subsys(A, (1, "ram=1M")), listen=[listener]))
+        before = wait_for(lambda: (now := counters(control.status())) and
+                          not any(reactor["connections"] for reactor in now["reactors"]) and now)
+        for _ in range(5):
+            for listener in (other, one):
+                visit()
+                assert "error" in control.apply(config(subsys(A, (1, "ram=1M")), listen=[listener, bad]))
+                control.change(config(subsys(A, (1, "ram=1M")), listen=[listener]))
+        wait_for(lambda: counters(control.status()) == before)
