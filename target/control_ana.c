@@ -124,6 +124,14 @@ static const char *ana_request_text(struct json_object *request, const char *key
 	return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
 }
 
+/* 0: it is no whole number. json-c would make one of a text, of true and of 1.5. */
+static int64_t ana_request_group(struct json_object *request)
+{
+	struct json_object *value = json_object_object_get(request, "group");
+
+	return json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : 0;
+}
+
 /* NULL, or what is wrong with it. */
 static const char *ana_request_parse(
 	struct ana_request *ana, struct json_object *request, char *why, size_t why_size)
@@ -131,7 +139,7 @@ static const char *ana_request_parse(
 	const char *nqn = ana_request_text(request, "subsystem");
 	const char *state = ana_request_text(request, "state");
 	const char *listener = ana_request_text(request, "listener");
-	int64_t group = json_object_get_int64(json_object_object_get(request, "group"));
+	int64_t group = ana_request_group(request);
 
 	if (!nqn || strlen(nqn) > NVME_NQN_MAX)
 		return "a subsystem is needed";
