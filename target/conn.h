@@ -96,6 +96,8 @@ struct conn {
 	const struct subsys *subsys; /* as the host sees it: target/view.h */
 	struct conn_member member;
 	struct ctrl_settings settings; /* its controller's: target/ctrl_settings.h */
+	uint64_t fence_began_ns;       /* of the last fence that has looked here ... */
+	uint64_t fence_received;       /* ... and NR_RECEIVED then */
 	struct list held;	       /* requests in HELD */
 	struct list waiting;	       /* requests in WAIT_BUF */
 	struct list moving;	       /* requests in PULL or REPLY, that began first the first */

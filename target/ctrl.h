@@ -89,6 +89,7 @@ struct ctrl {
 	struct loop_timer keep_alive;
 	uint32_t nr_asked;     /* queues, whether the host lives */
 	bool keep_alive_heard; /* one has said so */
+	bool overdue_asked;    /* by a new controller of its host: ends if it is overdue */
 
 	uint32_t max_io_queues; /* as its subsystem had it when it was made */
 	uint32_t nr_io_queues;	/* granted */

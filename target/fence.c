@@ -11,6 +11,7 @@
 #include "target/cmd.h"
 #include "target/conn.h"
 #include "target/ctrl.h"
+#include "target/keep_alive.h"
 #include "target/reactor.h"
 #include "target/request.h"
 #include "target/reservation.h"
@@ -32,7 +33,10 @@ struct fence {
 	void (*over)(struct request *request, bool late);
 	struct reactor *reactor; /* that is visited */
 	unsigned nr_turns;
+	uint64_t began_ns;
 	uint64_t deadline_ns;
+	bool again; /* what waits for memory may have more behind it */
+	bool ended; /* queues that have got nowhere */
 	bool late;
 	char hostnqn[NVME_NQN_MAX + 1];
 	uint8_t hostid[16];
@@ -52,7 +56,8 @@ static bool fence_meets(const struct fence *fence, const char *hostnqn, const ui
 
 static bool fence_is_old(const struct fence *fence, const struct ctrl *ctrl)
 {
-	if (!ctrl || !ctrl->nr_members || ctrl == fence->ctrl || !ctrl_expels(ctrl))
+	if (!ctrl || !ctrl->nr_members || ctrl == fence->ctrl ||
+		!(ctrl_expels(ctrl) || ctrl->overdue_asked))
 		return false;
 	return fence_meets(fence, ctrl->hostnqn, ctrl->hostid, ctrl->subsys);
 }
@@ -65,16 +70,53 @@ static bool fence_has_old_ctrl(const struct fence *fence)
 	return false;
 }
 
+/* Whether they are overdue turns out when their queues have been asked. */
+static void fence_end_overdue(const struct fence *fence)
+{
+	for (uint32_t slot = 0; slot < REACTOR_MAX_CTRLS; slot++) {
+		struct ctrl *ctrl = fence->reactor->ctrls[slot];
+
+		if (ctrl && ctrl != fence->ctrl && ctrl->nr_members &&
+			fence_meets(fence, ctrl->hostnqn, ctrl->hostid, ctrl->subsys))
+			keep_alive_end_if_overdue(ctrl);
+	}
+}
+
 /* --- commands that must be over -------------------------------------------------------------- */
 
-static void fence_await_conn(struct fence *fence, const struct conn *conn)
+/* More than its depth cannot have been in its socket when FENCE began. */
+static bool fence_has_read_all(const struct fence *fence, struct conn *conn)
 {
+	if (conn->fence_began_ns != fence->began_ns) {
+		conn->fence_began_ns = fence->began_ns;
+		conn->fence_received = conn->nr_received;
+	}
+	return conn->nr_received - conn->fence_received >= conn->depth;
+}
+
+/* Or something behind it: what has brought data and waits for memory holds up its socket. */
+static bool fence_may_write(const struct request *request)
+{
+	bool writes = request->command && request->command->access == RESERVATION_WRITE;
+
+	if (!request->conn)
+		return false;
+	if (request->state == REQUEST_WAIT_BUF)
+		return writes || request->direction == REQUEST_FROM_HOST;
+	return writes && (request->state == REQUEST_PULL || request->state == REQUEST_EXEC);
+}
+
+static void fence_await_conn(struct fence *fence, struct conn *conn)
+{
+	if (fence_has_read_all(fence, conn))
+		return;
 	for (uint32_t i = 0; i < conn->slots.nr_touched; i++) {
 		struct request *request = &conn->requests[i];
 
-		if (!request->conn || request->state != REQUEST_EXEC || !request->command ||
-			request->command->access != RESERVATION_WRITE ||
-			!list_empty(&request->fenced))
+		if (!fence_may_write(request))
+			continue;
+		fence->again |= request->state == REQUEST_WAIT_BUF;
+		if (!list_empty(&request->fenced))
 			continue;
 		request->awaited = true;
 		list_push_back(&fence->awaited, &request->fenced);
@@ -84,7 +126,7 @@ static void fence_await_conn(struct fence *fence, const struct conn *conn)
 /* Of queues that close, and of those that live: their host may have lost them without a word. */
 static void fence_await_commands(struct fence *fence)
 {
-	const struct conn *conn;
+	struct conn *conn;
 
 	list_for_each_entry (conn, &fence->reactor->conns, node)
 		if (conn->qid && conn->subsys &&
@@ -156,6 +198,26 @@ static void fence_arm(struct reactor *reactor)
 		loop_timer_set(reactor->loop, &reactor->fence_timer, first_ns);
 }
 
+static void fence_turn(struct loop_message *message);
+
+static void fence_start_turns(struct fence *fence)
+{
+	fence->nr_turns = fence->late ? FENCE_TURNS : 0;
+	fence->round.message.fn = fence_turn;
+	fence_turn(&fence->round.message);
+}
+
+/* Nothing is left to be waited for, as far as it has been looked. */
+static void fence_go_on(struct fence *fence)
+{
+	if (!fence->again) {
+		fence_leave(fence);
+		return;
+	}
+	list_remove(&fence->node);
+	fence_start_turns(fence);
+}
+
 static void fence_look(struct fence *fence)
 {
 	if (fence->late || fence->reactor->stage == REACTOR_CLOSES) {
@@ -163,6 +225,7 @@ static void fence_look(struct fence *fence)
 		return;
 	}
 	list_push_back(&fence->reactor->fences, &fence->node);
+	fence->again = false;
 	fence_await_commands(fence);
 	if (fence_must_wait(fence))
 		fence_arm(fence->reactor);
@@ -176,24 +239,66 @@ void fence_look_again(struct reactor *reactor)
 
 	list_for_each_entry_safe (fence, after, &reactor->fences, node) {
 		if (!fence_must_wait(fence))
-			fence_leave(fence);
+			fence_go_on(fence);
 	}
 	fence_arm(reactor);
+}
+
+/* Some command of CONN's that is awaited waits for the host or for memory. */
+static bool fence_is_stuck(const struct conn *conn)
+{
+	for (uint32_t i = 0; i < conn->slots.nr_touched; i++) {
+		const struct request *request = &conn->requests[i];
+
+		if (request->conn && request->state != REQUEST_EXEC && fence_may_write(request) &&
+			!list_empty(&request->fenced))
+			return true;
+	}
+	return false;
+}
+
+/* Their writes never begin then. The disk's have no more time. */
+static void fence_end_stuck(struct fence *fence, uint64_t now_ns)
+{
+	struct conn *conn, *after;
+
+	fence->ended = true;
+	list_for_each_entry_safe (conn, after, &fence->reactor->conns, node) {
+		if (conn->state != CONN_LIVE || !conn->qid || !conn->subsys ||
+			!fence_meets(fence, conn->hostnqn, conn->hostid, conn->subsys) ||
+			fence_has_read_all(fence, conn) || !fence_is_stuck(conn))
+			continue;
+		fence->deadline_ns = now_ns + FENCE_FLUSH_NS;
+		conn_log(conn, "a write has got nowhere since its host has a new controller");
+		conn_close(conn, "its host has a new controller that waits for its writes");
+	}
+}
+
+static struct fence *fence_due(struct reactor *reactor, uint64_t now_ns)
+{
+	struct fence *fence;
+
+	list_for_each_entry (fence, &reactor->fences, node)
+		if (fence->deadline_ns <= now_ns)
+			return fence;
+	return NULL;
 }
 
 void fence_expired(struct loop_timer *timer)
 {
 	struct reactor *reactor = container_of(timer, struct reactor, fence_timer);
 	uint64_t now_ns = loop_now_ns(reactor->loop);
-	struct fence *fence, *after;
+	struct fence *fence;
 
-	list_for_each_entry_safe (fence, after, &reactor->fences, node) {
-		if (fence->deadline_ns > now_ns)
+	while ((fence = fence_due(reactor, now_ns))) {
+		if (!fence->ended) {
+			fence_end_stuck(fence, now_ns);
 			continue;
-		fence->late = true;
+		}
+		fence->late = fence_must_wait(fence);
 		fence_leave(fence);
 	}
-	fence_arm(reactor);
+	fence_look_again(reactor);
 }
 
 void fence_give_up(struct reactor *reactor)
@@ -222,9 +327,9 @@ static void fence_visit(struct round *round, struct reactor *reactor)
 	struct fence *fence = container_of(round, struct fence, round);
 
 	fence->reactor = reactor;
-	fence->nr_turns = fence->late ? FENCE_TURNS : 0;
-	round->message.fn = fence_turn;
-	fence_turn(&round->message);
+	if (!fence->late)
+		fence_end_overdue(fence);
+	fence_start_turns(fence);
 }
 
 static void fence_over(struct round *round)
@@ -250,7 +355,8 @@ void fence_start(struct ctrl *ctrl, struct request *request,
 	fence->ctrl = ctrl;
 	fence->request = request;
 	fence->over = over;
-	fence->deadline_ns = loop_now_ns(loop) + ctrl->reactor->fence_ns;
+	fence->began_ns = loop_now_ns(loop);
+	fence->deadline_ns = fence->began_ns + ctrl->reactor->fence_ns;
 	memcpy(fence->hostid, ctrl->hostid, sizeof(fence->hostid));
 	snprintf(fence->hostnqn, sizeof(fence->hostnqn), "%s", ctrl->hostnqn);
 	snprintf(fence->subnqn, sizeof(fence->subnqn), "%s", ctrl->subsys->nqn);

@@ -5,10 +5,18 @@
  * had begun. A round visits each reactor and waits there
  *  - for the I/O queues of controllers that have ended, are in reset or shut down: a queue stays
  * until its last command is back, and one that has not heard of that yet may begin another;
- *  - for the commands that change data and are in EXEC just then, on any I/O queue of that host. A
- *    queue may close alone, and a host that has lost power says nothing: its controller lives on
- * until the keep-alive timer expires. It may as well be another path of the host, which works on:
- * what it begins later is not waited for, nor what waits for the host (PULL) or for memory.
+ *  - for the commands that change data and have come until then, on any I/O queue of that host,
+ *    whatever state they are in. A queue may close alone, and a host that has lost power says
+ *    nothing: its controller lives on until the keep-alive timer expires. It may as well be another
+ *    path of the host, which works on: what it sends later is the host's own to order and not
+ *    waited for. Commands that wait for memory hold up what lies behind them in the socket, so it
+ *    is looked again when they are over, until a queue's depth has come.
+ * Controllers of that host that are overdue (target/keep_alive.h) end.
+ *
+ * At the deadline a queue that has got nowhere, with a write that waits for the host's data or for
+ * memory, ends: that write never begins. What a disk has cannot be ended: the new controller fails.
+ * What is still in the network is the host's: it has to wait as long as the target takes to notice
+ * that it is gone (NVMe base 2.1 9.6).
  */
 #ifndef HAUL_TARGET_FENCE_H
 #define HAUL_TARGET_FENCE_H
@@ -23,6 +31,8 @@ struct request;
 
 /* Hosts wait longer than that for what they have asked (Linux 60 s, libhaul 10 s). */
 #define FENCE_DEADLINE_NS (8000 * NS_PER_MS)
+/* Then, for queues that end, to give their commands back. */
+#define FENCE_FLUSH_NS	  (1000 * NS_PER_MS)
 
 /* On CTRL's reactor. REQUEST is in EXEC until OVER, which takes it back with request_executed().
  * LATE: the deadline has come first. */

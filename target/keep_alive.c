@@ -6,6 +6,7 @@
 
 #include "target/conn.h"
 #include "target/ctrl.h"
+#include "target/fence.h"
 #include "target/reactor.h"
 #include "target/subsys.h"
 
@@ -48,16 +49,29 @@ static bool keep_alive_pauses(const struct ctrl *ctrl)
 	return ctrl->nr_enabling || ctrl->shst == NVME_CSTS_SHST_OCCURRING;
 }
 
+static void keep_alive_judge_overdue(struct ctrl *ctrl)
+{
+	uint64_t silent_ns = loop_now_ns(ctrl->reactor->loop) - ctrl->alive_ns;
+
+	if (!ctrl->overdue_asked)
+		return;
+	ctrl->overdue_asked = false;
+	if (!ctrl->ending && ctrl->kato_ms && silent_ns >= ctrl->kato_ms * NS_PER_MS / 4 * 3)
+		ctrl_end(ctrl, "silent, and its host has a new controller");
+	fence_look_again(ctrl->reactor);
+}
+
 /* All queues have answered. */
 static void keep_alive_judge(struct ctrl *ctrl)
 {
 	uint64_t patience_ns = keep_alive_patience_ns(ctrl);
 
-	if (ctrl->ending)
-		return;
-	if (ctrl->keep_alive_heard || keep_alive_pauses(ctrl))
+	if (!ctrl->ending && (ctrl->keep_alive_heard || keep_alive_pauses(ctrl)))
 		ctrl_alive(ctrl);
 	ctrl->keep_alive_heard = false;
+	keep_alive_judge_overdue(ctrl);
+	if (ctrl->ending)
+		return;
 	/* The timer is not moved at each command: it may ring early. */
 	if (patience_ns && loop_now_ns(ctrl->reactor->loop) >= ctrl->alive_ns + patience_ns)
 		ctrl_end(ctrl, "keep-alive timer expired");
@@ -139,6 +153,14 @@ static void keep_alive_expired(struct loop_timer *timer)
 			keep_alive_ask(ctrl, &ctrl->queues[qid]);
 	if (!ctrl->nr_asked)
 		keep_alive_judge(ctrl);
+}
+
+void keep_alive_end_if_overdue(struct ctrl *ctrl)
+{
+	if (ctrl->ending || !ctrl->kato_ms)
+		return;
+	ctrl->overdue_asked = true;
+	keep_alive_expired(&ctrl->keep_alive);
 }
 
 void keep_alive_init(struct ctrl *ctrl)

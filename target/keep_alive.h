@@ -18,6 +18,10 @@ void keep_alive_init(struct ctrl *ctrl);
 /* KATO or what the host has done is new: the timer follows. */
 void keep_alive_arm(struct ctrl *ctrl);
 void keep_alive_stop(struct ctrl *ctrl);
+/* CTRL ends, soon, if its host has been silent for three quarters of KATO: a host that lives says
+ * something in half of it (NVMe base 2.0 3.9), and a new controller of that host waits. A fence is
+ * told when that has been found out, and OVERDUE_ASKED is false again. */
+void keep_alive_end_if_overdue(struct ctrl *ctrl);
 /* QUEUE goes: no answer will come of it. */
 void keep_alive_left(struct ctrl *ctrl, struct ctrl_queue *queue);
 

@@ -6,6 +6,8 @@ import socket
 from concurrent import futures
 
 import conftest
+import nvme
+import nvmetcp
 import pytest
 from association import HOSTS, NQN, TcpHost, cc, csts, until
 from control import wait_for
@@ -145,6 +147,30 @@ def test_a_write_is_waited_for_also_when_its_association_is_not_over(slow, kind,
     host = kind(slow.hauld, enable=False)
     host.begin_enabling()
     waits_for_the_disk(slow, kind, host)
+    assert host.write(host.queue(), NEW) == 0
+    host.close()
+    lost.close()
+    lost.leave(queue)
+    assert slow.holds() == NEW
+
+
+def test_a_write_whose_data_has_not_come_is_waited_for(slow):
+    """The association lives, and the target waits for the host (TCP: R2T; over RDMA it fetches the data itself)."""
+    lost = TcpHost(slow.hauld)
+    queue = lost.queue()
+    assert lost.write(queue, OLD) == 0
+    cid = queue.cid()
+    queue.send(queue.capsule(nvme.command(nvme.WRITE, cid=cid, nsid=1, cdw=nvme.rw_cdw(0, 1),
+                                          dptr=nvme.sgl(nvme.SGL_TRANSPORT, 0, 512))))
+    r2t = queue.recv_pdu()
+    assert r2t.kind == nvmetcp.R2T
+    host = TcpHost(slow.hauld, enable=False)
+    host.begin_enabling()
+    slow.others_go_on(TcpHost)
+    assert not csts(host) & 1 and slow.holds() == OLD
+    queue.answer_r2t(r2t, LATE)
+    until(host, 1, 1)
+    assert slow.holds() == LATE
     assert host.write(host.queue(), NEW) == 0
     host.close()
     lost.close()

@@ -503,6 +503,127 @@ static void host_that_gives_up_waiting_leaves_nothing(void **state)
 	sim_destroy(old.sim);
 }
 
+/* --- what has not got to the disk yet -------------------------------------------------------- */
+
+enum waits { WAITS_FOR_MEMORY, WAITS_FOR_DATA };
+enum ends { GOES_ON, QUEUE_CLOSES, CTRL_ENDS, DEADLINE_COMES };
+
+static unsigned nr_written;
+
+static void count_write(struct sim *sim, struct backend_io *io)
+{
+	(void)sim;
+	nr_written += io->op == BACKEND_WRITE;
+}
+
+/* A write that has come and cannot begin yet; AGAIN is the host's new controller, not enabled. */
+static void begin_waiting(struct old *old, struct sim_conn **again, enum waits waits)
+{
+	struct nvme_cmd read = sim_rw(NVME_OPC_READ, 0, 2048), write, connect;
+
+	old->sim = sim_create(3, TARGET_MIN_MEMORY_PER_REACTOR);
+	old->admin = sim_admin(old->sim, SIM_NQN);
+	old->queue = sim_queue(old->sim, old->admin, 1, 64);
+	old->sim->before_io = count_write;
+	nr_written = 0;
+	*again = sim_accept(old->sim);
+	connect = sim_connect(SIM_NQN, 0, 31, NVME_CNTLID_DYNAMIC);
+	assert_int_equal(sim_run(old->sim, *again, &connect), 0);
+	old->sim->auto_disk = false;
+	old->sim->auto_pull = false;
+	for (unsigned i = 0; waits == WAITS_FOR_MEMORY && i < 8; i++)
+		assert_true(sim_send(old->sim, old->queue, &read));
+	write = sim_rw(NVME_OPC_WRITE, 0, 2048);
+	assert_true(sim_send(old->sim, old->queue, &write));
+	sim_settle(old->sim);
+	assert_int_equal(list_empty(&old->queue->conn->waiting), waits == WAITS_FOR_DATA);
+}
+
+static void end_waiting(struct old *old, enum ends ends)
+{
+	switch (ends) {
+	case GOES_ON:
+		old->sim->auto_pull = true;
+		break;
+	case QUEUE_CLOSES:
+		conn_close(old->queue->conn, "test");
+		break;
+	case CTRL_ENDS:
+		conn_close(old->admin->conn, "test");
+		break;
+	case DEADLINE_COMES: /* fence_ns */
+		break;
+	}
+}
+
+/* Each state of it, each way to end: when the new controller is ready it is over, or never begins.
+ */
+static void write_that_has_not_begun_is_over_or_never_begins(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 8; i++) {
+		enum waits waits = i % 2;
+		enum ends ends = i / 2;
+		struct nvme_cmd cmd = sim_property_set_cc(SIM_CC_ENABLE);
+		struct sim_conn *again;
+		struct old old;
+
+		begin_waiting(&old, &again, waits);
+		for (unsigned j = 0; ends == DEADLINE_COMES && j < 3; j++)
+			old.sim->target.reactors[j]->fence_ns = 0;
+		assert_true(sim_send(old.sim, again, &cmd));
+		sim_settle(old.sim);
+		if (ends != DEADLINE_COMES)
+			assert_false(is_ready(again));
+		assert_int_equal(nr_written, 0);
+		end_waiting(&old, ends);
+		while (!is_ready(again)) {
+			sim_settle(old.sim);
+			if (!is_ready(again))
+				assert_true(sim_do_io(old.sim, 0, 0));
+		}
+		assert_int_equal(nr_written, ends == GOES_ON);
+		old.sim->auto_disk = old.sim->auto_pull = true;
+		sim_settle(old.sim);
+		assert_int_equal(nr_written, ends == GOES_ON);
+		assert_int_equal(old.queue->conn != NULL, ends == GOES_ON);
+		sim_destroy(old.sim);
+	}
+}
+
+/* Half of KATO is when a host that lives says something at the latest. */
+static void silent_association_ends_when_its_host_has_a_new_one(void **state)
+{
+	static const struct {
+		uint32_t silent_ms;
+		bool io, ends;
+	} cases[] = {{1000, false, false}, {1400, false, false}, {1600, false, true},
+		{1600, true, false}};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct sim_conn *again;
+		struct life life;
+
+		life_start(&life, 2000, 2);
+		life_pass(&life, 0);
+		life_pass(&life, 0);
+		if (cases[i].io)
+			life_io(&life, 1);
+		life.ctrl->alive_ns -= cases[i].silent_ms * NS_PER_MS;
+		again = comes(life.sim, SIM_NQN, SIM_HOST ":other", 7);
+		sim_settle(life.sim);
+		assert_true(is_ready(again));
+		assert_non_null(life.queue[0]->conn);
+		again = comes(life.sim, SIM_NQN, SIM_HOST, 7);
+		sim_settle(life.sim);
+		assert_true(is_ready(again));
+		assert_int_equal(life.admin->conn == NULL, cases[i].ends);
+		assert_int_equal(life.queue[0]->conn == NULL, cases[i].ends);
+		sim_destroy(life.sim);
+	}
+}
+
 /* --- reset and shutdown with I/O out --------------------------------------------------------- */
 
 static void reset_is_over_when_the_disk_has_nothing_of_it(void **state)
@@ -622,6 +743,8 @@ int main(void)
 		cmocka_unit_test(write_is_waited_for_by_all_that_come),
 		cmocka_unit_test(disk_that_does_not_answer_is_told_at_the_deadline),
 		cmocka_unit_test(host_that_gives_up_waiting_leaves_nothing),
+		cmocka_unit_test(write_that_has_not_begun_is_over_or_never_begins),
+		cmocka_unit_test(silent_association_ends_when_its_host_has_a_new_one),
 		cmocka_unit_test(reset_is_over_when_the_disk_has_nothing_of_it),
 		cmocka_unit_test(host_that_does_not_wait_for_the_reset_waits_for_the_enabling),
 		cmocka_unit_test(host_may_vanish_while_it_waits_for_the_reset),
