@@ -70,7 +70,11 @@ static le128_t smart_data_units(uint64_t units)
 	return le128(units / 1000 + (units % 1000 ? 1 : 0));
 }
 
-/* Units read are those of Compare, Read and Verify, commands that read are Compare, Copy and Read,
+/* What is left 0 has not been measured: busy time would cost each I/O its part, and unsafe
+ * shutdowns need a record that outlives the process. Power-on hours and all counts are since the
+ * start of the process, which is the one power cycle.
+ *
+ * Units read are those of Compare, Read and Verify, commands that read are Compare, Copy and Read,
  * what writes are Copy and Write (NVM command set 1.0 1.4.2.7, 1.4.2.8, 1.4.2.10). */
 static void smart_fill(
 	const struct smart_round *smart, const struct ctrl *ctrl, struct nvme_log_smart *page)
