@@ -19,10 +19,30 @@ NQN = "nqn.2026-11.io.haul:rdma"
 pytestmark = pytest.mark.transport("rdma")
 
 
+@pytest.fixture(scope="module")
+def shared_pair():
+    """Of another's target: one for all tests, connected again when it is broken; to connect may be slow."""
+    shared = []
+    yield shared
+    for both in shared:
+        both.__exit__()
+
+
 @pytest.fixture
-def pair(target):
-    with nvmerdma.Pair(target.address, target.subsystem) as both:
-        yield both
+def pair(target, shared_pair):
+    both = shared_pair.pop() if shared_pair else nvmerdma.Pair(target.address, target.subsystem)
+    yield both
+    if not target.hauld and in_step(both):
+        shared_pair.append(both)
+    else:
+        both.__exit__()
+
+
+def in_step(both):
+    try:
+        return both.admin.property(nvme.PROPERTY_GET, nvme.CSTS).status == 0 and both.io.command(nvme.FLUSH, nsid=1).status == 0
+    except (nvmerdma.Ended, OSError, ValueError, AssertionError):     # ValueError: the test has closed it
+        return False
 
 
 # --- private data (RDMA 1.0 3.3.1) ------------------------------------------------------------
