@@ -78,6 +78,7 @@ static int catalog_clone_subsys(struct catalog *catalog, const struct subsys *fr
 	memcpy(subsys->admin_label, from->admin_label, sizeof(subsys->admin_label));
 	subsys->allow_any = from->allow_any;
 	subsys->max_io_queues = from->max_io_queues;
+	subsys->one_association = from->one_association;
 	subsys->reset_offered = from->reset_offered;
 	error = host_list_copy(&subsys->hosts, &from->hosts);
 	for (uint32_t nsid = 0; !error && nsid < from->ns_limit; nsid++)

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "target/association.h"
 #include "target/cmd.h"
 #include "target/catalog.h"
 #include "target/conn.h"
@@ -144,6 +145,59 @@ static uint16_t cmd_connect_admin(struct request *request, const struct subsys *
 	return 0;
 }
 
+/* ASSOCIATION: that of the controller to be; NULL: its subsystem wants none to be claimed. */
+static void cmd_connect_make_ctrl(struct request *request, struct association *association)
+{
+	struct conn *conn = request->conn;
+	uint16_t status = cmd_connect_admin(request, conn->subsys);
+
+	if (status) {
+		association_release(association);
+		request_complete(request, status);
+		return;
+	}
+	conn->member.ctrl->association = association;
+	cmd_connect_succeed(request);
+}
+
+/* Meanwhile the catalog may have changed, or the host gone. */
+static void cmd_connect_claimed(struct request *request, struct association *association)
+{
+	struct conn *conn = request->conn;
+	const struct subsys *subsys = NULL;
+	uint16_t status = NVME_SC_CONNECT_BUSY;
+
+	conn->member.state = CONN_MEMBER_NONE;
+	if (!request_executed(request)) {
+		association_release(association);
+		return;
+	}
+	if (association)
+		status = cmd_connect_check_data(request, &subsys);
+	else
+		conn_log(conn, "host %s has a controller of %s here already", conn->hostnqn,
+			conn->subsys->nqn);
+	if (status) {
+		association_release(association);
+		request_complete(request, status);
+		return;
+	}
+	conn->subsys = view_of(subsys, conn->hostnqn);
+	cmd_connect_make_ctrl(request, association);
+}
+
+static void cmd_connect_claim(struct request *request)
+{
+	struct conn *conn = request->conn;
+
+	if (!association_claim(request, conn->subsys->nqn, cmd_connect_claimed)) {
+		request_complete(request, NVME_SC_CONNECT_BUSY);
+		return;
+	}
+	conn->member.state = CONN_MEMBER_JOINING;
+	request_hand_to(request, REQUEST_EXEC);
+}
+
 void cmd_connect_run(struct request *request)
 {
 	const struct nvme_connect_data *data = request->bytes;
@@ -169,11 +223,10 @@ void cmd_connect_run(struct request *request)
 		member_join(request, le16_get(data->cntlid));
 		return;
 	}
-	status = cmd_connect_admin(request, conn->subsys);
-	if (status)
-		request_complete(request, status);
+	if (conn->subsys->one_association)
+		cmd_connect_claim(request);
 	else
-		cmd_connect_succeed(request);
+		cmd_connect_make_ctrl(request, NULL);
 }
 
 void cmd_connect_joined(struct request *request, uint16_t status)

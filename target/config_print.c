@@ -358,6 +358,8 @@ static void config_print_subsys(
 		config_print_text(print, "    admin_label: ", subsys->admin_label);
 	if (subsys->max_io_queues != SUBSYS_MAX_IO_QUEUES)
 		fprintf(print->file, "    max_io_queues: %u\n", subsys->max_io_queues);
+	if (subsys->one_association)
+		fputs("    duplicate_hosts: refuse\n", print->file);
 	if (subsys->reset_offered)
 		fputs("    subsystem_reset: true\n", print->file);
 	config_print_allowed(print, "    ", subsys->allow_any ? NULL : &subsys->hosts);

@@ -59,6 +59,8 @@ static const cyaml_schema_field_t config_subsys_fields[] = {
 	CYAML_FIELD_UINT("max_io_queues", CYAML_FLAG_OPTIONAL, struct config_subsys, max_io_queues),
 	CYAML_FIELD_BOOL(
 		"subsystem_reset", CYAML_FLAG_OPTIONAL, struct config_subsys, subsystem_reset),
+	CYAML_FIELD_STRING_PTR("duplicate_hosts", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_subsys, duplicate_hosts, 1, 64),
 	CYAML_FIELD_IGNORE("allow", CYAML_FLAG_OPTIONAL),
 	CYAML_FIELD_SEQUENCE("ana", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_subsys,
 		ana, &config_ana_value, 0, ANA_MAX_GROUPS *(CATALOG_MAX_PORTS + 1)),

@@ -39,6 +39,7 @@ struct config_subsys {
 	char *serial;
 	char *admin_label;
 	uint32_t max_io_queues;
+	char *duplicate_hosts;
 	bool subsystem_reset;
 	struct config_ana *ana;
 	unsigned ana_count;

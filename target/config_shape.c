@@ -70,6 +70,7 @@ static const struct config_shape config_shape_subsys[] = {
 	{"serial", CONFIG_TEXT, .max = 4096, .right = "at most 20 ASCII characters are"},
 	{"admin_label", CONFIG_TEXT, .max = 4096, .right = "a text of at most 256 bytes is"},
 	{"max_io_queues", CONFIG_NUMBER, .right = "a number from 1 to 128 is"},
+	{"duplicate_hosts", CONFIG_TEXT, .right = "allow or refuse is"},
 	{"subsystem_reset", CONFIG_FLAG, .right = "true or false is"},
 	{"allow", CONFIG_ALLOW},
 	{"ana", CONFIG_LIST, .max = ANA_MAX_GROUPS * (CATALOG_MAX_PORTS + 1),

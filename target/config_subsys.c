@@ -68,6 +68,15 @@ static int config_label(
 	return 0;
 }
 
+static int config_duplicate_hosts(
+	struct config_source *source, const char *path, const char *word, struct subsys *subsys)
+{
+	subsys->one_association = word && !strcmp(word, "refuse");
+	if (!word || subsys->one_association || !strcmp(word, "allow"))
+		return 0;
+	return config_source_wrong(source, path, "'%s' is not known: allow and refuse are", word);
+}
+
 /* --- ANA groups ------------------------------------------------------------------------------ */
 
 static int config_ana_twice(struct config_source *source, const char *path, uint32_t group)
@@ -162,6 +171,9 @@ int config_subsys_add(struct config_source *source, struct config_file *config, 
 	snprintf(path, sizeof(path), "subsystems.%u.max_io_queues", i);
 	if (!error)
 		error = config_io_queues(source, path, from->max_io_queues, subsys);
+	snprintf(path, sizeof(path), "subsystems.%u.duplicate_hosts", i);
+	if (!error)
+		error = config_duplicate_hosts(source, path, from->duplicate_hosts, subsys);
 	subsys->reset_offered = from->subsystem_reset;
 	snprintf(path, sizeof(path), "subsystems.%u", i);
 	if (!error)

@@ -34,7 +34,8 @@ enum conn_state { CONN_LIVE, CONN_CLOSING, CONN_CLOSED };
 enum conn_member_state {
 	CONN_MEMBER_NONE,
 	CONN_MEMBER_ADMIN,   /* ctrl is set */
-	CONN_MEMBER_JOINING, /* a Connect request is with the controller */
+	CONN_MEMBER_JOINING, /* a Connect request is with the controller, or it claims one
+				(target/association.h) */
 	CONN_MEMBER_JOINED,
 	CONN_MEMBER_LEAVING,
 };

@@ -267,6 +267,8 @@ static void describe_subsystems(struct json_object *status, const struct catalog
 		control_json_text(json, "serial", subsys->serial);
 		control_json_text(json, "admin_label", subsys->admin_label);
 		control_json_number(json, "max_io_queues", subsys->max_io_queues);
+		control_json_text(
+			json, "duplicate_hosts", subsys->one_association ? "refuse" : "allow");
 		control_json_flag(json, "subsystem_reset", subsys->reset_offered);
 		control_json_number(json, "resets", subsys->nr_resets);
 		describe_allowed(json, !subsys->allow_any, &subsys->hosts);

@@ -12,6 +12,7 @@
 #include "proto/base/log.h"
 #include "proto/nvme/log.h"
 #include "proto/nvme/nvme.h"
+#include "target/association.h"
 #include "target/catalog.h"
 #include "target/cmd.h"
 #include "target/discovery.h"
@@ -348,6 +349,8 @@ void ctrl_end(struct ctrl *ctrl, const char *why)
 	ctrl->ending = true;
 	ctrl->stage = CTRL_DISABLED;
 	ctrl_log(ctrl, "disconnected from", why);
+	association_release(ctrl->association);
+	ctrl->association = NULL;
 	member_expel_all(ctrl);
 	keep_alive_stop(ctrl);
 	loop_timer_cancel(ctrl->reactor->loop, &ctrl->replace);

@@ -20,6 +20,7 @@
 #include "target/ctrl_features.h"
 #include "target/subsys.h"
 
+struct association;
 struct catalog;
 struct error_log;
 struct reservation_log;
@@ -72,8 +73,9 @@ struct ctrl {
 	uint16_t portid; /* of the listener that it came in by */
 	uint32_t slot;
 	bool ending;
-	struct share *share; /* the host's */
-	struct conn *admin;  /* NULL once it is gone */
+	struct share *share;		 /* the host's */
+	struct association *association; /* NULL: it has claimed none, or given it back */
+	struct conn *admin;		 /* NULL once it is gone */
 	char hostnqn[NVME_NQN_MAX + 1];
 	uint8_t hostid[16];
 

@@ -361,6 +361,9 @@ static void diff_subsys_changed(
 	if (before->reset_offered != after->reset_offered)
 		diff_list_add(&list, "hosts may %s",
 			after->reset_offered ? "reset it" : "not reset it any more");
+	if (before->one_association != after->one_association)
+		diff_list_add(&list, "duplicate hosts that connect %s",
+			after->one_association ? "allowed -> refused" : "refused -> allowed");
 	if (list.used)
 		diff_tell(diff, "~ subsystem %s: %s", after->nqn, list.text);
 }

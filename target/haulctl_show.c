@@ -209,6 +209,8 @@ static void show_subsystem(struct json_object *subsys)
 			show_plural(show_number(subsys, "max_io_queues")));
 	if (show_flag(subsys, "subsystem_reset"))
 		fputs(", hosts may reset it", stdout);
+	if (!strcmp(show_text(subsys, "duplicate_hosts"), "refuse"))
+		fputs(", duplicate hosts refused", stdout);
 	putchar('\n');
 	if (show_flag(subsys, "allow_any"))
 		puts("  allowed: any host");

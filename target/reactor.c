@@ -25,7 +25,7 @@
 /* Time for the commands that have begun; then they are dropped. */
 #define REACTOR_DRAINS_NS  2000000000ull
 
-#define REACTOR_NR_TIMERS 3u /* of fences, of the drain and of hiding */
+#define REACTOR_NR_TIMERS 4u /* of fences, of associations, of the drain and of hiding */
 
 static void reactor_drain_expired(struct loop_timer *timer);
 static void reactor_check_drained(struct loop_flush *flush);
@@ -53,6 +53,7 @@ int reactor_create(struct target *target, uint32_t index, struct reactor **ret)
 	list_init(&reactor->fences);
 	reactor->fence_ns = FENCE_DEADLINE_NS;
 	loop_timer_init(&reactor->fence_timer, fence_expired);
+	associations_init(&reactor->associations);
 	list_init(&reactor->range_locks);
 	list_init(&reactor->smart_past);
 	loop_timer_init(&reactor->drain_timer, reactor_drain_expired);

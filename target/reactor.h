@@ -11,6 +11,7 @@
 #include "proto/base/bufpool.h"
 #include "proto/base/log.h"
 #include "proto/base/loop.h"
+#include "target/association.h"
 #include "target/share.h"
 #include "target/transport.h"
 #include "target/view_hide.h"
@@ -57,9 +58,10 @@ struct reactor {
 	/* Who comes and goes, by slot: a burst of many hosts is told, a storm is not. */
 	struct log_limit ctrl_log[REACTOR_CTRL_LIMITS];
 
-	struct list fences;	       /* controllers-to-be that wait here: target/fence.h */
-	struct loop_timer fence_timer; /* the first of their deadlines */
-	uint64_t fence_ns;	       /* how long controllers of this reactor wait */
+	struct list fences;		  /* controllers-to-be that wait here: target/fence.h */
+	struct loop_timer fence_timer;	  /* the first of their deadlines */
+	struct associations associations; /* the first reactor's */
+	uint64_t fence_ns;		  /* how long controllers of this reactor wait */
 
 	struct view_hide hide; /* namespaces that some hosts are about to lose sight of */
 

@@ -321,3 +321,32 @@ def test_refusals_are_logged_but_do_not_flood(start_hauld, tmp_path):
     assert f"host {STRANGER} asks for {NQN}-not, which is not here" in text
     assert len(text.splitlines()) < 100, text
     assert admin_connect(hauld, "tcp", NQN, FRIEND).status == 0
+
+
+# --- one controller for each host and address ---------------------------------------------------------------------------
+
+def test_a_copy_of_a_host_is_refused_while_the_host_is_there(start_hauld, tmp_path):
+    """Base 2.0 6.3: Connect Controller Busy. Another path of the host is none, and a host that comes back is let in."""
+    path = tmp_path / "hauld.conf"
+    path.write_text("listen: ['tcp://127.0.0.1:0', 'rdma://127.0.0.1:0', 'tcp://0.0.0.0:0']\nthreads: 3\n"
+                    f"subsystems: [{{nqn: {NQN}, duplicate_hosts: refuse, namespaces: [{{ram: 16M}}]}}]\n")
+    hauld = start_hauld("--config", str(path), env=conftest.rdma_environment())
+    for host in (TcpHost, RdmaHost):
+        for _ in range(10):    # comes back as soon as it is gone
+            one = host(hauld)
+            assert one.read(one.queue()) == 0
+            one.close()
+    one, other_path = TcpHost(hauld), RdmaHost(hauld)
+    with nvmetcp.Tcp(conftest.split_uri(hauld.uris[0])) as copy:
+        cqe = copy.connect(subnqn=NQN)
+        assert cqe.status == nvme.CONTROLLER_BUSY and not cqe.dnr, cqe
+        assert copy.connect(subnqn=NQN, hostid=bytes(16)).status == 0
+    any_address = conftest.split_uri(hauld.uris[2])[1]
+    for address in ("127.0.0.2", "127.0.0.3"):
+        with nvmetcp.Tcp((address, any_address)) as queue:
+            assert queue.connect(subnqn=NQN).status == 0
+    assert one.read(one.queue()) == other_path.read(other_path.queue()) == 0
+    assert "has a controller of " in hauld.log_path.read_text()
+    assert ", duplicate hosts refused\n" in control.haulctl(hauld.control, "status")[1]
+    one.close()
+    other_path.close()

@@ -67,6 +67,7 @@ subsystems:
     serial: "# 1: a"
     max_io_queues: 12
     admin_label: "Größe: 1 # a"
+    duplicate_hosts: refuse
     subsystem_reset: true
     allow: [nqn.2026-11.io.haul:x, "testnqn: \\"é\\""]
     ana:

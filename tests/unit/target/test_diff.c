@@ -65,6 +65,10 @@ static const struct diff_case cases[] = {
 	{TO_A, TO_A TO_B, {"+ subsystem " B ": serial ", "+ host any of " B "$"}},
 	{TO_A TO_B, TO_A, {"- subsystem " B "$"}},
 	{TO_A, TO_A "    serial: X\n", {"~ subsystem " A ": serial "}},
+	{TO_A, TO_A "    duplicate_hosts: refuse\n",
+		{"~ subsystem " A ": duplicate hosts that connect allowed -> refused$"}},
+	{TO_A "    duplicate_hosts: refuse\n", TO_A "    duplicate_hosts: allow\n",
+		{"~ subsystem " A ": duplicate hosts that connect refused -> allowed$"}},
 	{TO_A "    serial: X\n", TO_A "    serial: Y\n    max_io_queues: 4\n",
 		{"~ subsystem " A
 		 ": serial X -> Y, at most 128 -> 4 I/O queues for new controllers$"}},
