@@ -81,6 +81,8 @@ static int catalog_clone_subsys(struct catalog *catalog, const struct subsys *fr
 	subsys->one_association = from->one_association;
 	subsys->reset_offered = from->reset_offered;
 	error = host_list_copy(&subsys->hosts, &from->hosts);
+	if (!error)
+		error = host_auth_list_copy(&subsys->auth, &from->auth);
 	for (uint32_t nsid = 0; !error && nsid < from->ns_limit; nsid++)
 		if (from->ns[nsid])
 			error = catalog_clone_ns(subsys, from->ns[nsid]);

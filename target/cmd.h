@@ -18,6 +18,7 @@ struct cmd {
 	const char *name;
 	enum request_direction direction;
 	bool before_connect; /* legal on a queue without association */
+	bool before_proof;   /* legal while the host has to prove who it is: target/auth.h */
 	bool before_ready;   /* legal while CSTS.RDY is 0 */
 	/* Checks the fields, sets request->data_len (0 is no data) and scratch_len. NULL: no data
 	 * and no fields. A status other than 0 ends the command. */
@@ -36,7 +37,8 @@ struct cmd {
 	uint8_t fuse;	  /* its bits in the command's flags: part of a pair (target/fused.h) */
 	uint32_t effects; /* besides "supported", in the Commands Supported and Effects log */
 	bool fills_all;	  /* TO_HOST: run writes each of data_len bytes */
-	bool ends_queue;  /* when its response has left, after success, the connection closes */
+	bool ends_queue;  /* when its response has left, after success, the connection closes if
+			     it is not meant to go on */
 };
 
 /* NULL: Invalid Opcode. */

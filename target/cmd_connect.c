@@ -118,11 +118,13 @@ static void cmd_connect_succeed(struct request *request)
 		conn_close(conn, "out of memory for its queue");
 	if (conn->qid)
 		conn->in_capsule_max = conn->port->option[TRANSPORT_IN_CAPSULE];
-	conn->connected = conn->state == CONN_LIVE;
+	if (conn->auth.required && conn->state == CONN_LIVE && auth_begin(conn))
+		conn_close(conn, "out of memory for its authentication");
+	conn->connected = conn->state == CONN_LIVE && !conn->auth.required;
 	conn->flow_control_disabled = request->cmd.connect.cattr & NVME_CONNECT_CATTR_NO_SQFLOW;
 	loop_timer_cancel(conn->reactor->loop, &conn->handshake);
 	request->cqe.connect_ok.cntlid = le16(conn->cntlid);
-	request->cqe.connect_ok.authreq = le16(0);
+	request->cqe.connect_ok.authreq = le16(conn->auth.required ? NVME_CONNECT_AUTHREQ_ATR : 0);
 	request_complete(request, 0);
 }
 
@@ -216,6 +218,7 @@ void cmd_connect_run(struct request *request)
 		return;
 	}
 	conn->subsys = view_of(subsys, data->hostnqn);
+	conn->auth.required = host_auth_find(&subsys->auth, data->hostnqn);
 	memcpy(conn->hostnqn, data->hostnqn, sizeof(conn->hostnqn));
 	conn->qid = le16_get(request->cmd.connect.qid);
 	memcpy(conn->hostid, data->hostid, sizeof(conn->hostid));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fabrics commands (NVMe base 2.0 chapter 6): Connect, properties, Disconnect.
+ * Fabrics commands (NVMe base 2.0 chapter 6): Connect, properties, Disconnect; the rest is in
+ * target/auth.c.
  */
 #include "target/cmd.h"
 
@@ -175,6 +176,7 @@ static uint16_t cmd_disconnect_prepare(struct request *request)
 static void cmd_disconnect_run(struct request *request)
 {
 	request->conn->connected = false;
+	request->conn->leaves = true;
 	request_complete(request, 0);
 }
 
@@ -218,6 +220,10 @@ const struct cmd *cmd_fabrics_find(uint8_t fctype)
 		return &cmd_property_get;
 	case NVME_FCTYPE_PROPERTY_SET:
 		return &cmd_property_set;
+	case NVME_FCTYPE_AUTH_SEND:
+		return &cmd_auth_send;
+	case NVME_FCTYPE_AUTH_RECV:
+		return &cmd_auth_receive;
 	case NVME_FCTYPE_DISCONNECT:
 		return &cmd_disconnect;
 	default:

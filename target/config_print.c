@@ -234,6 +234,56 @@ static void config_print_settings(
 
 /* --- subsystems ------------------------------------------------------------------------------ */
 
+/* Secrets are not printed: without them the file is not right until somebody puts them in. */
+static void config_print_key(
+	struct config_print *print, const char *name, const struct host_auth_key *key)
+{
+	char text[64];
+
+	if (!key->secret.len)
+		return;
+	if (!key->file) {
+		fprintf(print->file, "        # %s: (given in place, not shown)\n", name);
+		return;
+	}
+	snprintf(text, sizeof(text), "        %s: ", name);
+	config_print_text(print, text, key->file);
+}
+
+static void config_print_names(struct config_print *print, const char *name, uint32_t set,
+	uint32_t all, const char *(*name_of)(uint8_t id))
+{
+	const char *before = "";
+
+	if (set == all)
+		return;
+	fprintf(print->file, "        %s: [", name);
+	for (uint8_t id = 0; id < 32; id++) {
+		if (!(set >> id & 1))
+			continue;
+		fprintf(print->file, "%s%s", before, name_of(id));
+		before = ", ";
+	}
+	fputs("]\n", print->file);
+}
+
+static void config_print_auth(struct config_print *print, const struct host_auth_list *list)
+{
+	if (list->nr)
+		fputs("    hosts:\n", print->file);
+	for (uint32_t i = 0; i < list->nr; i++) {
+		const struct host_auth *host = list->hosts[i];
+
+		config_print_text(print, "      - nqn: ", host->nqn);
+		config_print_key(print, "dhchap_key", &host->host);
+		config_print_key(print, "dhchap_ctrl_key", &host->ctrl);
+		config_print_names(print, "dhchap_hashes", host->hashes, NVME_AUTH_ALL_HASHES,
+			nvme_auth_hash_name);
+		config_print_names(print, "dhchap_groups", host->groups, NVME_AUTH_ALL_GROUPS,
+			nvme_auth_group_name);
+	}
+}
+
 static void config_print_ana_state(
 	struct config_print *print, const struct subsys *subsys, uint32_t group, uint16_t portid)
 {
@@ -363,6 +413,7 @@ static void config_print_subsys(
 	if (subsys->reset_offered)
 		fputs("    subsystem_reset: true\n", print->file);
 	config_print_allowed(print, "    ", subsys->allow_any ? NULL : &subsys->hosts);
+	config_print_auth(print, &subsys->auth);
 	config_print_ana(print, catalog, subsys);
 	for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++) {
 		if (!subsys->ns[nsid])

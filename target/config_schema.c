@@ -4,6 +4,8 @@
  */
 #include "target/config_schema.h"
 
+#include <string.h>
+
 #include <cyaml/cyaml.h>
 
 #include "target/catalog.h"
@@ -50,6 +52,22 @@ static const cyaml_schema_field_t config_ana_fields[] = {
 static const cyaml_schema_value_t config_ana_value = {
 	CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_ana, config_ana_fields)};
 
+static const cyaml_schema_field_t config_host_fields[] = {
+	CYAML_FIELD_STRING_PTR("nqn", CYAML_FLAG_POINTER, struct config_host, nqn, 1, 4096),
+	CYAML_FIELD_STRING_PTR(
+		"dhchap_key", CYAML_FLAG_POINTER, struct config_host, dhchap_key, 1, 4096),
+	CYAML_FIELD_STRING_PTR("dhchap_ctrl_key", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_host, dhchap_ctrl_key, 1, 4096),
+	CYAML_FIELD_SEQUENCE("dhchap_hashes", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_host, dhchap_hashes, &config_text, 1, CONFIG_MAX_AUTH_NAMES),
+	CYAML_FIELD_SEQUENCE("dhchap_groups", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_host, dhchap_groups, &config_text, 1, CONFIG_MAX_AUTH_NAMES),
+	CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t config_host_value = {
+	CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_host, config_host_fields)};
+
 static const cyaml_schema_field_t config_subsys_fields[] = {
 	CYAML_FIELD_STRING_PTR("nqn", CYAML_FLAG_POINTER, struct config_subsys, nqn, 1, 4096),
 	CYAML_FIELD_STRING_PTR("serial", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
@@ -62,6 +80,8 @@ static const cyaml_schema_field_t config_subsys_fields[] = {
 	CYAML_FIELD_STRING_PTR("duplicate_hosts", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
 		struct config_subsys, duplicate_hosts, 1, 64),
 	CYAML_FIELD_IGNORE("allow", CYAML_FLAG_OPTIONAL),
+	CYAML_FIELD_SEQUENCE("hosts", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+		struct config_subsys, hosts, &config_host_value, 0, HOST_LIST_MAX),
 	CYAML_FIELD_SEQUENCE("ana", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_subsys,
 		ana, &config_ana_value, 0, ANA_MAX_GROUPS *(CATALOG_MAX_PORTS + 1)),
 	CYAML_FIELD_SEQUENCE("namespaces", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
@@ -108,8 +128,24 @@ static const cyaml_config_t config_cyaml = {
 	.log_level = CYAML_LOG_ERROR,
 };
 
+static void config_schema_wipe(char *text)
+{
+	if (text)
+		explicit_bzero(text, strlen(text));
+}
+
+static void config_schema_wipe_secrets(struct config_subsys *subsys)
+{
+	for (unsigned i = 0; i < subsys->hosts_count; i++) {
+		config_schema_wipe(subsys->hosts[i].dhchap_key);
+		config_schema_wipe(subsys->hosts[i].dhchap_ctrl_key);
+	}
+}
+
 void config_schema_free(struct config_file *config)
 {
+	for (unsigned i = 0; config && i < config->subsystems_count; i++)
+		config_schema_wipe_secrets(&config->subsystems[i]);
 	if (config)
 		cyaml_free(&config_cyaml, &config_schema, config, 0);
 }

@@ -34,6 +34,19 @@ struct config_ana {
 	unsigned listeners_count;
 };
 
+/* More than there are. */
+#define CONFIG_MAX_AUTH_NAMES 16
+
+struct config_host {
+	char *nqn;
+	char *dhchap_key;
+	char *dhchap_ctrl_key;
+	char **dhchap_hashes;
+	unsigned dhchap_hashes_count;
+	char **dhchap_groups;
+	unsigned dhchap_groups_count;
+};
+
 struct config_subsys {
 	char *nqn;
 	char *serial;
@@ -41,6 +54,8 @@ struct config_subsys {
 	uint32_t max_io_queues;
 	char *duplicate_hosts;
 	bool subsystem_reset;
+	struct config_host *hosts;
+	unsigned hosts_count;
 	struct config_ana *ana;
 	unsigned ana_count;
 	struct config_ns *namespaces;
@@ -68,6 +83,7 @@ struct config_file {
 /* On failure the mistake is the source's, and there is nothing to free. */
 int config_schema_read(struct config_source *source, const struct config_text *text,
 	struct config_file **ret) must_check;
+/* Secrets are wiped. */
 void config_schema_free(struct config_file *file);
 
 #endif

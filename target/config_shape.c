@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "target/catalog.h"
+#include "target/config_schema.h"
 #include "target/config_source.h"
 
 enum config_kind {
@@ -64,6 +65,21 @@ static const struct config_shape config_shape_ana[] = {
 	{0},
 };
 
+static const struct config_shape config_shape_host[] = {
+	{"nqn", CONFIG_TEXT, .required = true, .max = 4096,
+		.right = "the name of a host that 'allow' has is"},
+	{"dhchap_key", CONFIG_TEXT, .required = true, .max = 4096,
+		.right = "the path of a file that has a secret, or a secret, DHHC-1:..., is"},
+	{"dhchap_ctrl_key", CONFIG_TEXT, .max = 4096,
+		.right = "the path of a file that has a secret, or a secret, DHHC-1:..., is"},
+	{"dhchap_hashes", CONFIG_LIST, .min = 1, .max = CONFIG_MAX_AUTH_NAMES,
+		.right = "a list of some of sha256, sha384 and sha512 is"},
+	{"dhchap_groups", CONFIG_LIST, .min = 1, .max = CONFIG_MAX_AUTH_NAMES,
+		.right = "a list of some of null, ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144 and "
+			 "ffdhe8192 is"},
+	{0},
+};
+
 static const struct config_shape config_shape_subsys[] = {
 	{"nqn", CONFIG_TEXT, .required = true, .max = 4096,
 		.right = "a name such as nqn.2024-01.com.example:disks is"},
@@ -73,6 +89,8 @@ static const struct config_shape config_shape_subsys[] = {
 	{"duplicate_hosts", CONFIG_TEXT, .right = "allow or refuse is"},
 	{"subsystem_reset", CONFIG_FLAG, .right = "true or false is"},
 	{"allow", CONFIG_ALLOW},
+	{"hosts", CONFIG_LIST, .max = HOST_LIST_MAX, .entry = config_shape_host,
+		.right = "a list with 'nqn' and 'dhchap_key' each is"},
 	{"ana", CONFIG_LIST, .max = ANA_MAX_GROUPS * (CATALOG_MAX_PORTS + 1),
 		.entry = config_shape_ana, .right = "a list with 'group' and 'state' each is"},
 	{"namespaces", CONFIG_LIST, .max = SUBSYS_MAX_NSID, .entry = config_shape_ns,

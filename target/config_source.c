@@ -227,8 +227,19 @@ int config_source_load(
 	return error ? error : config_source_check(source);
 }
 
+/* What may be a secret. */
+static void config_source_wipe(yaml_document_t *document)
+{
+	for (yaml_node_t *node = document->nodes.start; node < document->nodes.top; node++)
+		if (node->type == YAML_SCALAR_NODE && node->data.scalar.length >= 5 &&
+			!memcmp(node->data.scalar.value, "DHHC-", 5))
+			explicit_bzero(node->data.scalar.value, node->data.scalar.length);
+}
+
 void config_source_free(struct config_source *source)
 {
+	if (source->loaded)
+		config_source_wipe(&source->document);
 	if (source->loaded)
 		yaml_document_delete(&source->document);
 	source->loaded = false;

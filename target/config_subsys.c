@@ -12,6 +12,7 @@
 #include "proto/nvme/uri.h"
 #include "target/catalog.h"
 #include "target/config_allow.h"
+#include "target/config_auth.h"
 #include "target/config_ns.h"
 #include "target/config_schema.h"
 #include "target/config_source.h"
@@ -178,6 +179,8 @@ int config_subsys_add(struct config_source *source, struct config_file *config, 
 	snprintf(path, sizeof(path), "subsystems.%u", i);
 	if (!error)
 		error = config_allow_subsys(source, path, subsys);
+	if (!error)
+		error = config_auth_add(source, config, i, catalog, subsys, directory);
 	for (unsigned j = 0; j < from->ana_count && !error; j++)
 		error = config_ana(source, config, i, j, catalog, subsys);
 	for (unsigned j = 0; j < from->namespaces_count && !error; j++) {

@@ -107,6 +107,9 @@ int config_text_read(const char *name, struct config_text *ret, char *why, size_
 void config_text_free(struct config_text *text)
 {
 	free(text->directory);
+	/* There may be secrets in it. */
+	if (text->bytes)
+		explicit_bzero(text->bytes, text->length);
 	free(text->bytes);
 	*text = (struct config_text){0};
 }

@@ -130,6 +130,7 @@ static void conn_destroy(struct conn *conn)
 {
 	conn->state = CONN_CLOSED;
 	error_log_free_report(conn);
+	auth_forget(conn);
 	loop_flush_cancel(&conn->finish);
 	conn_unreserve_timers(conn);
 	share_put(conn->share);

@@ -13,6 +13,7 @@
 #include "proto/base/loop.h"
 #include "proto/base/slots.h"
 #include "proto/nvme/name.h"
+#include "target/auth.h"
 #include "target/ctrl_settings.h"
 #include "target/request.h"
 
@@ -90,12 +91,14 @@ struct conn {
 	bool transport_quiesced;
 
 	/* The core's. */
-	bool connected; /* Connect has succeeded */
+	bool connected; /* Connect has succeeded, and the host has proved who it is if it must */
+	bool leaves;	/* ... and is over: closes when the command that ended it is answered */
 	uint16_t qid;
 	uint16_t cntlid;
 	uint8_t hostid[16];	     /* of Connect */
 	const struct subsys *subsys; /* as the host sees it: target/view.h */
 	struct conn_member member;
+	struct conn_auth auth;	       /* target/auth.h */
 	struct ctrl_settings settings; /* its controller's: target/ctrl_settings.h */
 	uint64_t fence_began_ns;       /* of the last fence that has looked here ... */
 	uint64_t fence_received;       /* ... and NR_RECEIVED then */

@@ -146,6 +146,34 @@ static void describe_referrals(struct json_object *status, const struct catalog 
 	}
 }
 
+static void describe_names(
+	struct json_object *json, const char *key, uint32_t set, const char *(*name_of)(uint8_t id))
+{
+	struct json_object *list = control_json_list(json, key);
+
+	for (uint8_t id = 0; id < 32; id++)
+		if (set >> id & 1)
+			json_object_array_add(list, json_object_new_string(name_of(id)));
+}
+
+/* Of secrets not even that they are alike. */
+static void describe_auth(struct json_object *subsys, const struct host_auth_list *hosts)
+{
+	struct json_object *list = control_json_list(subsys, "authentication");
+
+	for (uint32_t i = 0; i < hosts->nr; i++) {
+		const struct host_auth *host = hosts->hosts[i];
+		struct json_object *json = control_json_entry(list);
+
+		control_json_text(json, "host", host->nqn);
+		control_json_flag(json, "both_ways", host->ctrl.secret.len);
+		describe_names(json, "hashes", host->hashes, nvme_auth_hash_name);
+		describe_names(json, "groups", host->groups, nvme_auth_group_name);
+		control_json_number(json, "succeeded", host->nr_done);
+		control_json_number(json, "refused", host->nr_refused);
+	}
+}
+
 /* --- reservations ---------------------------------------------------------------------------- */
 
 static const char *const describe_reservation_types[] = {
@@ -272,6 +300,7 @@ static void describe_subsystems(struct json_object *status, const struct catalog
 		control_json_flag(json, "subsystem_reset", subsys->reset_offered);
 		control_json_number(json, "resets", subsys->nr_resets);
 		describe_allowed(json, !subsys->allow_any, &subsys->hosts);
+		describe_auth(json, &subsys->auth);
 		describe_ana(json, catalog, subsys);
 		namespaces = control_json_list(json, "namespaces");
 		for (uint32_t nsid = 1; nsid < subsys->ns_limit; nsid++)
@@ -331,6 +360,19 @@ static bool describe_gather(
 	return true;
 }
 
+static void describe_proof(struct json_object *json, const struct status_queue *queue)
+{
+	char text[64];
+
+	if (queue->proof_due)
+		control_json_text(json, "authentication", "due");
+	if (queue->proof_due || !queue->hash)
+		return;
+	snprintf(text, sizeof(text), "%s %s%s", nvme_auth_hash_name(queue->hash),
+		nvme_auth_group_name(queue->group), queue->both_ways ? " both ways" : "");
+	control_json_text(json, "authentication", text);
+}
+
 static void describe_queue(struct json_object *list, const struct status_queue *queue)
 {
 	struct json_object *json = control_json_entry(list);
@@ -343,6 +385,7 @@ static void describe_queue(struct json_object *list, const struct status_queue *
 	control_json_text(json, "peer", text);
 	address_format(&queue->local, text);
 	control_json_text(json, "local", text);
+	describe_proof(json, queue);
 	control_json_number(json, "connection", queue->number);
 	control_json_number(json, "reactor", queue->reactor);
 	control_json_number(json, "commands", queue->nr_commands);

@@ -34,6 +34,9 @@ struct status_queue {
 	uint32_t depth;
 	uint32_t nr_in_flight;
 	uint64_t nr_commands;
+	bool proof_due;	     /* the host has yet to authenticate */
+	bool both_ways;	     /* ... has, and so has hauld */
+	uint8_t hash, group; /* ... with these; hash 0: it need not */
 	const char *transport;
 	struct sockaddr_storage peer, local;
 	uint64_t number;

@@ -191,6 +191,53 @@ static void diff_referral_hosts(
 	}
 }
 
+static void diff_auth_set(struct diff_list *list, const char *what, uint32_t before, uint32_t after,
+	const char *(*name_of)(uint8_t id))
+{
+	for (uint8_t id = 0; id < 32; id++)
+		if ((before ^ after) >> id & 1)
+			diff_list_add(list, "%s %s %s", what, name_of(id),
+				after >> id & 1 ? "is good enough" : "is not good enough any more");
+}
+
+static void diff_auth_changed(struct diff *diff, const char *nqn, const struct host_auth *before,
+	const struct host_auth *after)
+{
+	struct diff_list list = {0};
+
+	if (!host_auth_key_is_same(&before->host, &after->host))
+		diff_list_add(&list, "another key");
+	if (!host_auth_key_is_same(&before->ctrl, &after->ctrl))
+		diff_list_add(&list, !after->ctrl.secret.len   ? "no controller's key any more"
+				     : before->ctrl.secret.len ? "another controller's key"
+							       : "a controller's key");
+	diff_auth_set(&list, "hash", before->hashes, after->hashes, nvme_auth_hash_name);
+	diff_auth_set(&list, "group", before->groups, after->groups, nvme_auth_group_name);
+	if (list.used)
+		diff_tell(
+			diff, "~ authentication of host %s of %s: %s", after->nqn, nqn, list.text);
+}
+
+static void diff_auth(
+	struct diff *diff, const char *nqn, const struct subsys *before, const struct subsys *after)
+{
+	for (uint32_t i = 0; before && i < before->auth.nr; i++)
+		if (!host_auth_find(&after->auth, before->auth.hosts[i]->nqn))
+			diff_tell(diff, "- authentication of host %s of %s",
+				before->auth.hosts[i]->nqn, nqn);
+	for (uint32_t i = 0; i < after->auth.nr; i++) {
+		const struct host_auth *now = after->auth.hosts[i];
+		const struct host_auth *then =
+			before ? host_auth_find(&before->auth, now->nqn) : NULL;
+
+		if (then)
+			diff_auth_changed(diff, nqn, then, now);
+		else
+			diff_tell(diff, "+ authentication of host %s of %s%s", now->nqn, nqn,
+				now->ctrl.secret.len ? ", both ways" : "");
+	}
+}
+
 /* Of a namespace, where not all that may use the subsystem see it, or did not. */
 static void diff_ns_hosts(
 	struct diff *diff, const char *nqn, const struct ns *before, const struct ns *after)
@@ -380,6 +427,8 @@ static void diff_subsys(struct diff *diff, const struct diff_catalogs *catalogs,
 		diff_subsys_changed(diff, before, after);
 	if (after)
 		diff_hosts(diff, nqn, before, after);
+	if (after)
+		diff_auth(diff, nqn, before, after);
 	if (after)
 		diff_ana(diff, catalogs, before, after);
 	diff_namespaces(diff, nqn, before, after);

@@ -223,7 +223,8 @@ uint16_t error_log_add(struct request *request, uint16_t status)
 	struct nvme_log_error entry;
 	bool kept = false;
 
-	if (!error_log_wants(status))
+	/* Who has not proved to be its host does not write to its log. */
+	if (!error_log_wants(status) || !conn->connected)
 		return status;
 	entry = error_log_entry(request, status | NVME_STATUS_MORE);
 	if (conn->member.state == CONN_MEMBER_JOINED) {

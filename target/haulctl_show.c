@@ -199,6 +199,13 @@ static void show_referral(struct json_object *referral)
 	show_each(referral, "allow", show_allowed);
 }
 
+static void show_proof(struct json_object *proof)
+{
+	printf("  authenticates%s: %s  %" PRIu64 " succeeded, %" PRIu64 " refused\n",
+		show_flag(proof, "both_ways") ? " both ways" : "", show_text(proof, "host"),
+		show_number(proof, "succeeded"), show_number(proof, "refused"));
+}
+
 static void show_subsystem(struct json_object *subsys)
 {
 	printf("%s  serial %s", show_text(subsys, "nqn"), show_text(subsys, "serial"));
@@ -215,18 +222,22 @@ static void show_subsystem(struct json_object *subsys)
 	if (show_flag(subsys, "allow_any"))
 		puts("  allowed: any host");
 	show_each(subsys, "allow", show_allowed);
+	show_each(subsys, "authentication", show_proof);
 	show_each(subsys, "ana", show_ana);
 	show_each(subsys, "namespaces", show_namespace);
 }
 
 static void show_queue(struct json_object *queue)
 {
+	bool proved = json_object_object_get(queue, "authentication");
+
 	printf("    queue %-3" PRIu64 " %-4s %s  depth %" PRIu64 "  reactor %" PRIu64 "  %" PRIu64
-	       " command%s, %" PRIu64 " in flight\n",
+	       " command%s, %" PRIu64 " in flight%s%s\n",
 		show_number(queue, "qid"), show_text(queue, "transport"), show_text(queue, "peer"),
 		show_number(queue, "depth"), show_number(queue, "reactor"),
 		show_number(queue, "commands"), show_plural(show_number(queue, "commands")),
-		show_number(queue, "in_flight"));
+		show_number(queue, "in_flight"), proved ? "  authenticated: " : "",
+		proved ? show_text(queue, "authentication") : "");
 }
 
 static void show_controller(struct json_object *ctrl)

@@ -105,7 +105,8 @@ static void keep_alive_answered(struct loop_message *message)
 
 static bool keep_alive_count(struct conn *conn)
 {
-	bool heard = conn->nr_received != conn->member.nr_heard;
+	/* Who has not proved to be the host does not show that it lives. */
+	bool heard = conn->connected && conn->nr_received != conn->member.nr_heard;
 
 	conn->member.nr_heard = conn->nr_received;
 	return heard;

@@ -50,7 +50,8 @@ static void member_admit(struct ctrl *ctrl, struct request *request)
 
 	queue->conn = conn;
 	queue->closing = false;
-	ctrl_alive(ctrl);
+	if (!conn->auth.required)
+		ctrl_alive(ctrl);
 	conn->member.ctrl = ctrl;
 	conn->settings = ctrl->settings;
 	if (ctrl->nr_members++ == 0)

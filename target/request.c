@@ -207,7 +207,8 @@ void request_sent(struct request *request)
 
 	assert(request->state == REQUEST_REPLY);
 	request_free(request);
-	if (unlikely(ends_queue))
+	/* Authentication goes on, mostly. */
+	if (unlikely(ends_queue) && conn->leaves)
 		conn_close(conn, "disconnected by a command");
 }
 

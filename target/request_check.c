@@ -10,15 +10,24 @@
 #include "target/ctrl.h"
 #include "target/transport.h"
 
+/* NVMe base 2.0 3.3.2: before anything else come Connect and, if the host must, its proof. */
+static uint16_t request_check_early(const struct request *request)
+{
+	const struct cmd *command = request->command;
+
+	if (request->conn->auth.due)
+		return command && command->before_proof ? 0
+							: NVME_SC_AUTH_REQUIRED | NVME_STATUS_DNR;
+	return command && command->before_connect ? 0 : NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR;
+}
+
 static uint16_t request_check_state(const struct request *request)
 {
 	const struct conn *conn = request->conn;
 	const struct cmd *command = request->command;
 
 	if (!conn->connected)
-		return command && command->before_connect
-			       ? 0
-			       : NVME_SC_COMMAND_SEQUENCE | NVME_STATUS_DNR;
+		return request_check_early(request);
 	/* An I/O queue exists only while its controller is ready. */
 	if (conn->qid)
 		return command ? 0 : NVME_SC_INVALID_OPCODE | NVME_STATUS_DNR;
@@ -40,12 +49,23 @@ static uint16_t request_check_flags(const struct request *request)
 									     : CMD_INVALID_FIELD;
 }
 
+/* Over TCP fabrics commands may always bring 8 KiB (NVMe TCP 1.0c 3.3.2.1), on I/O queues
+ * authentication does. */
+static uint32_t request_in_capsule_max(const struct request *request)
+{
+	const struct conn *conn = request->conn;
+
+	if (likely(request->cmd.opcode != NVME_OPC_FABRICS))
+		return conn->in_capsule_max;
+	return max_of(conn->in_capsule_max, conn->ops->admin_in_capsule);
+}
+
 static uint16_t request_check_sgl(struct request *request)
 {
 	const struct conn *conn = request->conn;
 	const struct cmd *command = request->command;
 	const struct nvme_sgl_limits limits = {
-		.in_capsule_max = conn->in_capsule_max,
+		.in_capsule_max = request_in_capsule_max(request),
 		.msdbd = conn->msdbd,
 		.keyed = conn->ops->sgls & NVME_ID_SGLS_KEYED,
 	};

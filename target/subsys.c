@@ -64,6 +64,7 @@ void subsys_free(struct subsys *subsys)
 	free(subsys->ns);
 	host_list_free(&subsys->hosts);
 	host_list_free(&subsys->named);
+	host_auth_list_free(&subsys->auth);
 	free(subsys);
 }
 

@@ -14,6 +14,7 @@
 #include "proto/base/list.h"
 #include "proto/nvme/name.h"
 #include "target/ana.h"
+#include "target/host_auth.h"
 #include "target/host_list.h"
 #include "target/ns_place.h"
 
@@ -58,12 +59,13 @@ struct subsys {
 	char admin_label[SUBSYS_LABEL_MAX + 1]; /* UTF-8, for discovery; "": none */
 	bool discovery; /* the well-known one: in no catalog, on every port */
 	bool allow_any;
-	bool one_association;	/* of each host and address: target/association.h */
-	uint32_t max_io_queues; /* of each of its controllers to come */
-	struct host_list hosts; /* that may use it */
-	struct host_list named; /* all that namespaces name, and maybe more */
-	uint32_t ns_limit;	/* entries of ns */
-	struct ns **ns;		/* by namespace id; holes are NULL */
+	bool one_association;	    /* of each host and address: target/association.h */
+	uint32_t max_io_queues;	    /* of each of its controllers to come */
+	struct host_list hosts;	    /* that may use it */
+	struct host_auth_list auth; /* of these, who must prove to be it */
+	struct host_list named;	    /* all that namespaces name, and maybe more */
+	uint32_t ns_limit;	    /* entries of ns */
+	struct ns **ns;		    /* by namespace id; holes are NULL */
 	struct ana_group *ana[ANA_MAX_GROUPS + 1]; /* by id; NULL: optimized everywhere */
 	bool volatile_cache;			   /* of any namespace */
 	bool reset_offered;			   /* to its hosts: target/subsys_reset.h */

@@ -259,6 +259,7 @@ static void target_signalled(struct loop_poll *poll, uint32_t events)
 	target->draining = true;
 	host_turns_hurry(&target->host_turns);
 	host_turns_hurry(&target->reservation_turns);
+	host_turns_hurry(&target->auth_turns);
 	log_info("%s: finishing what is in flight", strsignal((int)info.ssi_signo));
 	sd_notify(0, "STOPPING=1");
 	loop_timer_set(
@@ -326,6 +327,8 @@ static int target_start_threads(struct target *target, char *why, size_t why_siz
 	error = host_turns_init(&target->host_turns, target->loop);
 	if (!error)
 		error = host_turns_init(&target->reservation_turns, target->loop);
+	if (!error)
+		error = host_turns_init(&target->auth_turns, target->loop);
 	if (!error)
 		error = target_create_reactors(target, why, why_size);
 	return error ? error : target_start_reactors(target, why, why_size);

@@ -88,6 +88,8 @@ struct target {
 	struct change_queue changes;
 	struct host_turns host_turns;	     /* at changes that hosts ask for */
 	struct host_turns reservation_turns; /* at storing reservations */
+	struct host_turns auth_turns;	     /* at what their authentication takes */
+	uint32_t auth_seqnum;		     /* the next challenge's; 0: one at random */
 	struct reservation_table *reservations;
 	struct control *control;     /* NULL: none, SIGHUP stops */
 	int publish_error;	     /* of the first one */

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/nvme/auth.h"
 #include "proto/nvme/endian.h"
 #include "proto/nvme/fabrics.h"
 #include "proto/nvme/sgl.h"
@@ -196,6 +197,7 @@ struct nvme_cmd {
 		struct nvme_connect connect;
 		struct nvme_disconnect disconnect;
 		struct nvme_property property;
+		struct nvme_auth_cmd auth;
 	};
 };
 static_assert(sizeof(struct nvme_cmd) == 64);

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 
+import auth
 import conftest
 import nvmetcp
 import pytest
@@ -38,11 +39,17 @@ def identities(hauld):
     return re.findall(r'"(?:nqn|serial|uuid|nguid|eui64|path|nsid|block_bytes|size_bytes|read_only|ana_group)":\s*(\S+)', out)
 
 
-def full(tmp_path, port):
+def make_files(tmp_path):
     for name in ("disk", "a disk: with #odd \"names\" é\\", "ro"):
         with open(tmp_path / name, "wb") as disk:
             disk.truncate(8 << 20)
     (tmp_path / "state").mkdir(exist_ok=True)
+    (tmp_path / "a.key").write_text(auth.secret(bytes(32)))
+    (tmp_path / "a.key").chmod(0o600)
+
+
+def full(tmp_path, port):
+    make_files(tmp_path)
     odd = str(tmp_path / "a disk: with #odd \"names\" é\\").replace("\\", "\\\\").replace('"', '\\"')
     return f"""\
 listen:
@@ -70,6 +77,8 @@ subsystems:
     duplicate_hosts: refuse
     subsystem_reset: true
     allow: [nqn.2026-11.io.haul:x, "testnqn: \\"é\\""]
+    hosts: [{{nqn: nqn.2026-11.io.haul:x, dhchap_key: a.key}},
+      {{nqn: "testnqn: \\"é\\"", dhchap_key: a.key, dhchap_ctrl_key: a.key, dhchap_hashes: [sha512], dhchap_groups: ['null']}}]
     ana:
       - {{group: 2, state: inaccessible}}
       - {{group: 2, state: non-optimized, listeners: ["tcp://[::1]:{port}"]}}

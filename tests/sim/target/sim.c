@@ -18,6 +18,7 @@ struct nvme_connect_data sim_connect_data;
 const char *sim_host = SIM_HOST;
 uint8_t sim_hostid = 7;
 struct nvme_reservation_keys sim_pull_keys;
+const void *sim_pull_message;
 const char *sim_state = "";
 
 static struct sim *sim_of_conn(const struct conn *conn)
@@ -189,8 +190,10 @@ bool sim_do_any_pull(struct sim_conn *sc, unsigned which, uint16_t status)
 
 	if (!request)
 		return false;
-	if (request->cmd.opcode == NVME_OPC_FABRICS &&
-		request->data_len == sizeof(sim_connect_data))
+	if (request->cmd.opcode == NVME_OPC_FABRICS && request->cmd.fctype == NVME_FCTYPE_AUTH_SEND)
+		memcpy(request->bytes, sim_pull_message, request->data_len);
+	else if (request->cmd.opcode == NVME_OPC_FABRICS &&
+		 request->data_len == sizeof(sim_connect_data))
 		memcpy(request->bytes, &sim_connect_data, sizeof(sim_connect_data));
 	else if (!sim_of_conn(sc->conn)->keeps_data)
 		for (uint32_t at = 0; at + 4 <= request->data_len; at += 4)
@@ -382,6 +385,7 @@ struct sim *sim_create(unsigned nr_reactors, uint64_t memory_bytes)
 		0);
 	assert_int_equal(host_turns_init(&sim->target.host_turns, sim->target.loop), 0);
 	assert_int_equal(host_turns_init(&sim->target.reservation_turns, sim->target.loop), 0);
+	assert_int_equal(host_turns_init(&sim->target.auth_turns, sim->target.loop), 0);
 	sim->target.nr_reactors = nr_reactors;
 	list_init(&sim->ios);
 	for (unsigned i = 0; i < nr_reactors; i++)

@@ -127,6 +127,7 @@ extern struct nvme_connect_data sim_connect_data;
 extern const char *sim_host;
 extern uint8_t sim_hostid;
 extern struct nvme_reservation_keys sim_pull_keys;
+extern const void *sim_pull_message; /* of authentication */
 struct nvme_cmd sim_connect(const char *subnqn, uint16_t qid, uint16_t sqsize, uint16_t cntlid);
 /* Connects, and enables the controller; the connection must come up. */
 struct sim_conn *sim_admin(struct sim *sim, const char *subnqn);

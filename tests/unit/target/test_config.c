@@ -22,6 +22,9 @@
 #define NS     SUBSYS "    namespaces:\n      - ram: 1M\n"
 #define REST   "subsystems:\n  - nqn: nqn.2024-01.com.example:a\n"
 #define H      "nqn.2024-01.com.example:h"
+#define SECRET "DHHC-1:00:4/UtwwjF03rixk/j7gmIHLOKHvpFx+7qv5cXXGtuc7+Ast8X:"
+#define PROOF  SUBSYS "    allow: [" H "]\n    hosts:\n      - nqn: " H "\n"
+#define KEY    PROOF "        dhchap_key: \"" SECRET "\"\n"
 
 #define TEN(x)		   x x x x x x x x x x
 #define BOMB(anchor, what) "      - &" anchor " [" TEN(what ",") "]\n"
@@ -39,6 +42,29 @@ static const struct config_case cases[] = {
 	{SUBSYS "    allow: any\n", 0, NULL},
 	{SUBSYS "    allow: []\n", 0, NULL},
 	{SUBSYS "    allow: [nqn.2024-01.com.example:h, nqn.2024-01.com.example:i]\n", 0, NULL},
+	/* Hosts that authenticate. */
+	{SUBSYS "    hosts: []\n", 0, NULL},
+	{KEY, 0, NULL},
+	{KEY "        dhchap_ctrl_key: \"" SECRET "\"\n", 0, NULL},
+	{KEY "        dhchap_hashes: [sha512, sha256]\n        dhchap_groups: [null, ffdhe8192]\n",
+		0, NULL},
+	{PROOF "        dhchap_key: /etc/haul/a.key\n", 0, NULL}, /* not opened */
+	{PROOF, 6, "dhchap_key: is missing"},
+	{PROOF "        dhchap_key: []\n", 7, "dhchap_key: is not a plain value"},
+	{PROOF "        dhchap_key: \"\"\n", 7, "dhchap_key: is empty"},
+	{PROOF "        dhchap_key: \"DHHC-1:00:4/UtwwjF:\"\n", 7, "dhchap_key: is not of 32"},
+	{PROOF "        dhchap_key: DHHC-2:00:4/UtwwjF\n", 7, "dhchap_key: is not a secret"},
+	{KEY "        dhchap_ctrl_key: \"DHHC-1:04:4/UtwwjF:\"\n", 8, "dhchap_ctrl_key: has a"},
+	{KEY "        dhchap_hashes: [md5]\n", 8, "'md5' is not known: sha256"},
+	{KEY "        dhchap_hashes: []\n", 8, "dhchap_hashes: is empty"},
+	{KEY "        dhchap_groups: [sha256]\n", 8, "'sha256' is not known: null"},
+	{KEY "        dhchap_groups: ffdhe2048\n", 8, "dhchap_groups: "},
+	{KEY "        key: x\n", 8, "no such key"},
+	{KEY "      - {nqn: " H ", dhchap_key: a}\n", 8, "is there twice"},
+	{KEY "      - {nqn: " H "h, dhchap_key: a}\n", 8, "may not use the subsystem"},
+	{KEY "      - {nqn: \"\\u0001\", dhchap_key: a}\n", 8, "hosts.1.nqn"},
+	{SUBSYS "    hosts: [{nqn: " H ", dhchap_key: a}]\n", 4, "must list those that may"},
+	{SUBSYS "    allow: []\n    hosts: [" H "]\n", 5, "hosts"},
 	{"", 1, "empty"},
 	{"# nothing\n", 1, "empty"},
 	{"- a\n", 1, "file"},
@@ -92,7 +118,7 @@ static const struct config_case cases[] = {
 	{NS "colour: red\n", 6, "colour"},
 	{NS "        colour: red\n", 6, "colour"},
 	{SUBSYS "    colour: red\n", 4, "colour"},
-	{SUBSYS "    colour: red\n", 4, "allow, ana and namespaces are known"},
+	{SUBSYS "    colour: red\n", 4, "allow, hosts, ana and namespaces are known"},
 	{NS "        colour: red\n", 6, "ana_group, allow, readonly and block are known"},
 	{SUBSYS "    ana:\n      - {group: 1, state: change, colour: red}\n", 5,
 		"group, state and listeners are known"},

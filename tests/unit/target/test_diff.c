@@ -32,6 +32,13 @@
 #define TO_B   "  - nqn: " B "\n"
 #define NS     TO_A "    namespaces:\n"
 #define RAM    "      - ram: 1M\n"
+#define K1     "DHHC-1:00:4/UtwwjF03rixk/j7gmIHLOKHvpFx+7qv5cXXGtuc7+Ast8X:"
+#define K2     "DHHC-1:01:K5mO3V9CS6u3LUE6uDZ2QXpD17DgTXqcvYUwFHQlOJq9eYUo:"
+
+#define PROOF(key, more)                                                                      \
+	TO_A "    allow: [" H "]\n    hosts:\n      - nqn: " H "\n        dhchap_key: \"" key \
+	     "\"\n" more
+#define CTRL(key) "        dhchap_ctrl_key: \"" key "\"\n"
 
 struct diff_case {
 	const char *before, *after;
@@ -77,6 +84,29 @@ static const struct diff_case cases[] = {
 	{TO_A "    allow: [" H "]\n", TO_A, {"- host " H " of " A "$", "+ host any of " A "$"}},
 	{TO_A "    allow: [" H "]\n", TO_A "    allow: [" B "]\n",
 		{"- host " H " of " A "$", "+ host " B " of " A "$"}},
+	/* Authentication. */
+	{TO_A "    allow: [" H "]\n", PROOF(K1, ""), {"+ authentication of host " H " of " A "$"}},
+	{TO_A "    allow: [" H "]\n", PROOF(K1, CTRL(K2)),
+		{"+ authentication of host " H " of " A ", both ways$"}},
+	{PROOF(K1, ""), TO_A "    allow: [" H "]\n", {"- authentication of host " H " of " A "$"}},
+	{PROOF(K1, CTRL(K2)), PROOF(K1, CTRL(K2)), {NULL}},
+	{PROOF(K1, ""), PROOF(K2, ""), {"~ authentication of host " H " of " A ": another key$"}},
+	{PROOF(K1, ""), PROOF(K1, CTRL(K2)),
+		{"~ authentication of host " H " of " A ": a controller's key$"}},
+	{PROOF(K1, CTRL(K2)), PROOF(K1, CTRL(K1)),
+		{"~ authentication of host " H " of " A ": another controller's key$"}},
+	{PROOF(K1, CTRL(K2)), PROOF(K1, ""),
+		{"~ authentication of host " H " of " A ": no controller's key any more$"}},
+	{PROOF(K1, ""), PROOF(K1, "        dhchap_hashes: [sha512, sha256]\n"),
+		{"~ authentication of host " H " of " A
+		 ": hash sha384 is not good enough any more$"}},
+	{PROOF(K1, "        dhchap_groups: [ffdhe8192]\n"),
+		PROOF(K2, "        dhchap_groups: [ffdhe8192, 'null']\n"),
+		{"~ authentication of host " H " of " A
+		 ": another key, group null is good enough$"}},
+	{TO_A, TO_A TO_B "    allow: [" H "]\n    hosts: [{nqn: " H ", dhchap_key: \"" K1 "\"}]\n",
+		{"+ subsystem " B ": serial ", "+ host " H " of " B "$",
+			"+ authentication of host " H " of " B "$"}},
 	/* Namespaces. */
 	{TO_A, NS RAM,
 		{"+ namespace 1 of " A ": ram:1M, 1 MiB in blocks of 512 bytes, writable, uuid "}},
