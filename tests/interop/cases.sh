@@ -10,6 +10,7 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 	kernel_host_to_hauld_tcp kernel_host_to_hauld_rdma kernel_host_to_hauld_tcp_with_digests
 	kernel_host_connects_all_through_a_wildcard_listener_tcp kernel_host_connects_all_through_a_wildcard_listener_rdma
 	kernel_host_at_several_queue_sizes_tcp kernel_host_at_several_queue_sizes_rdma kernel_host_is_told_why_it_is_refused_tcp
+	kernel_host_authenticates_tcp kernel_host_authenticates_rdma kernel_host_authenticates_simply_tcp
 	kernel_host_discards_on_hauld_tcp kernel_host_discards_on_hauld_rdma
 	kernel_host_follows_changes_tcp kernel_host_follows_changes_rdma
 	kernel_host_follows_ana_tcp kernel_host_follows_ana_rdma
@@ -33,6 +34,8 @@ cases="kernel_host_to_kernel_target_tcp kernel_host_to_kernel_target_rdma
 . tests/interop/conformance.sh
 # shellcheck source=tests/interop/kernel_host.sh
 . tests/interop/kernel_host.sh
+# shellcheck source=tests/interop/auth.sh
+. tests/interop/auth.sh
 # shellcheck source=tests/interop/changes.sh
 . tests/interop/changes.sh
 # shellcheck source=tests/interop/nvme_cli.sh
