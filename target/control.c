@@ -37,6 +37,18 @@ static const struct control_verb control_verbs[] = {
 	{"config", control_config},
 };
 
+/* The answer is a line of text, whatever is in the name, and wherever it is cut. */
+static void control_refuse_unknown(struct control_client *client, const char *name)
+{
+	char shown[64 + 1];
+
+	snprintf(shown, sizeof(shown), "%s", name);
+	for (char *c = shown; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	control_refuse(client, "there is no request '%s'", shown);
+}
+
 static void control_run(struct control_client *client, struct json_object *request)
 {
 	struct json_object *version, *name;
@@ -61,7 +73,7 @@ static void control_run(struct control_client *client, struct json_object *reque
 		control_verbs[i].run(client, request);
 		return;
 	}
-	control_refuse(client, "there is no request '%.64s'", json_object_get_string(name));
+	control_refuse_unknown(client, json_object_get_string(name));
 }
 
 static const char *control_why_not(struct json_tokener *tokener)
