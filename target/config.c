@@ -218,34 +218,43 @@ int config_load_text(const struct config_text *text, struct target_settings *set
 	return config_use(text, settings, running, catalog, true, ret_report);
 }
 
-static int config_use_file(
-	const char *file, struct target_settings *settings, struct catalog *catalog, bool open)
+int config_check_text(const struct config_text *text, struct config_report *ret_report)
+{
+	struct target_settings settings = TARGET_SETTINGS_DEFAULT;
+	struct catalog *catalog = catalog_create(NULL);
+	int error =
+		catalog ? config_use(text, &settings, NULL, catalog, false, ret_report) : -ENOMEM;
+
+	catalog_free(catalog);
+	return error;
+}
+
+int config_load(const char *file, struct target_settings *settings, struct catalog *catalog)
 {
 	struct config_report report = {0};
 	struct config_text text = {0};
 	int error = config_text_read(file, &text, report.mistake, sizeof(report.mistake));
 
 	if (!error)
-		error = config_use(&text, settings, NULL, catalog, open, &report);
+		error = config_load_text(&text, settings, NULL, catalog, &report);
 	if (error)
 		fprintf(stderr, "%s\n", report.mistake);
-	else if (!open)
-		printf("%s is right\n", text.name);
 	config_text_free(&text);
 	return error;
 }
 
-int config_load(const char *file, struct target_settings *settings, struct catalog *catalog)
-{
-	return config_use_file(file, settings, catalog, true);
-}
-
 int config_check(const char *file)
 {
-	struct target_settings settings = TARGET_SETTINGS_DEFAULT;
-	struct catalog *catalog = catalog_create(NULL);
-	int error = catalog ? config_use_file(file, &settings, catalog, false) : -ENOMEM;
+	struct config_report report = {0};
+	struct config_text text = {0};
+	int error = config_text_read(file, &text, report.mistake, sizeof(report.mistake));
 
-	catalog_free(catalog);
+	if (!error)
+		error = config_check_text(&text, &report);
+	if (error)
+		fprintf(stderr, "%s\n", report.mistake);
+	else
+		printf("%s is right\n", text.name);
+	config_text_free(&text);
 	return error;
 }

@@ -28,7 +28,9 @@ int config_load_text(const struct config_text *text, struct target_settings *set
 int config_load(
 	const char *file, struct target_settings *settings, struct catalog *catalog) must_check;
 
-/* Looks at FILE without opening any disk; tells "FILE is right" on stdout. */
+/* Looks at TEXT without opening any disk or looking up any name. */
+int config_check_text(const struct config_text *text, struct config_report *ret_report) must_check;
+/* The same for a file; tells "FILE is right" on stdout, or the mistake on stderr. */
 int config_check(const char *file) must_check;
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Runs a fuzz target over a corpus, each file as it is and then changed in a fixed number of
- * pseudo-random ways, so that builds without libFuzzer exercise it: replay DIRECTORY. The changes
- * are the same in every run.
+ * pseudo-random ways, so that builds without libFuzzer exercise it: replay DIRECTORY
+ * [CHANGED-COPIES]. The changes are the same in every run.
  */
 #include <dirent.h>
 #include <stdbool.h>
@@ -79,11 +79,11 @@ static void run(const uint8_t *bytes, size_t size)
 	free(exact);
 }
 
-static void mutate(const uint8_t *seed, size_t seed_size)
+static void mutate(const uint8_t *seed, size_t seed_size, unsigned long nr)
 {
 	uint8_t bytes[INPUT_MAX];
 
-	for (int i = 0; i < MUTATIONS; i++) {
+	for (unsigned long i = 0; i < nr; i++) {
 		size_t size = seed_size;
 
 		memcpy(bytes, seed, seed_size);
@@ -93,7 +93,7 @@ static void mutate(const uint8_t *seed, size_t seed_size)
 	}
 }
 
-static bool replay_file(const char *directory, const char *name)
+static bool replay_file(const char *directory, const char *name, unsigned long nr_mutations)
 {
 	uint8_t bytes[INPUT_MAX];
 	char path[4096];
@@ -109,31 +109,34 @@ static bool replay_file(const char *directory, const char *name)
 	size = fread(bytes, 1, sizeof(bytes), file);
 	fclose(file);
 	run(bytes, size);
-	mutate(bytes, size);
+	mutate(bytes, size, nr_mutations);
 	return true;
 }
 
 int main(int argc, char **argv)
 {
 	struct dirent **entries;
+	unsigned long nr_mutations = MUTATIONS;
 	int nr, files = 0;
 	bool good = true;
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s DIRECTORY\n", argv[0]);
+	if (argc == 3)
+		nr_mutations = strtoul(argv[2], NULL, 10);
+	if ((argc != 2 && argc != 3) || !nr_mutations) {
+		fprintf(stderr, "usage: %s DIRECTORY [CHANGED-COPIES]\n", argv[0]);
 		return 2;
 	}
 	/* Sorted: each run does the same. */
 	nr = scandir(argv[1], &entries, NULL, alphasort);
 	for (int i = 0; i < nr; i++) {
 		if (entries[i]->d_name[0] != '.') {
-			good = replay_file(argv[1], entries[i]->d_name) && good;
+			good = replay_file(argv[1], entries[i]->d_name, nr_mutations) && good;
 			files++;
 		}
 		free(entries[i]);
 	}
 	if (nr >= 0)
 		free(entries);
-	printf("%d files, %d mutations of each\n", files, MUTATIONS);
+	printf("%d files, %lu mutations of each\n", files, nr_mutations);
 	return good && files > 0 ? 0 : 1;
 }
