@@ -3,6 +3,7 @@
  * Namespaces that some hosts see and others do not: what is hidden is not there, wherever a host
  * looks, and a change of it concerns just the hosts that lose or gain sight.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -277,6 +278,43 @@ static void smart_adds_up_what_is_seen(void **state)
 	cmd.get_log.numdl = le16(127);
 	assert_int_equal(sim_run(sim, a, &cmd), 0);
 	assert_int_equal(sim_run(sim, b, &cmd), CMD_INVALID_FIELD);
+	sim_destroy(sim);
+}
+
+/* A disk that has turned read-only, on another reactor than some of its hosts'. */
+static void smart_warning_is_of_what_is_seen(void **state)
+{
+	const char *const hosts[] = {A, B, C};
+	struct sim_conn *admins[ARRAY_SIZE(hosts)], *queue;
+	unsigned replies[ARRAY_SIZE(hosts)];
+	struct sim *sim = create(2);
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(hosts); i++) {
+		admins[i] = admin_of(sim, hosts[i]);
+		sim_set_feature(sim, admins[i], NVME_FEAT_ASYNC_EVENT, NVME_SMART_READ_ONLY);
+		sim_ask_event(sim, admins[i]);
+		replies[i] = admins[i]->nr_replies;
+	}
+	be(A);
+	queue = sim_queue(sim, admins[0], 1, 32);
+	sim->next_result = -EROFS;
+	assert_int_equal(
+		io(sim, queue, NVME_OPC_WRITE, 5), NVME_SC_NS_WRITE_PROTECTED | NVME_STATUS_DNR);
+	sim->next_result = 0;
+	sim_settle(sim);
+	for (unsigned i = 0; i < ARRAY_SIZE(hosts); i++) {
+		const struct nvme_log_smart *smart = (const void *)admins[i]->data;
+		unsigned sees = hosts[i] != hosts[2];
+
+		assert_int_equal(admins[i]->nr_replies, replies[i] + sees);
+		if (sees)
+			assert_int_equal(le32_get(admins[i]->last.dw0),
+				NVME_AER(NVME_AER_SMART, NVME_AER_SMART_RELIABILITY,
+					NVME_LOG_SMART));
+		sim_get_log(sim, admins[i], NVME_LOG_SMART, 0, 512, 0);
+		assert_int_equal(smart->critical_warning, sees ? NVME_SMART_READ_ONLY : 0);
+	}
 	sim_destroy(sim);
 }
 
@@ -646,6 +684,7 @@ int main(void)
 		cmocka_unit_test(flush_of_all_is_of_what_is_seen),
 		cmocka_unit_test(controllers_of_a_namespace_are_those_that_see_it),
 		cmocka_unit_test(smart_adds_up_what_is_seen),
+		cmocka_unit_test(smart_warning_is_of_what_is_seen),
 		cmocka_unit_test(smart_totals_never_go_back),
 		cmocka_unit_test(smart_totals_have_what_ends_late),
 		cmocka_unit_test(just_who_loses_or_gains_sight_is_told),

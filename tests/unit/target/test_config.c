@@ -142,6 +142,7 @@ static const struct config_case cases[] = {
 	{NS "cntlid_min: 0\n", 6, "0 to 65519 is not a range"},
 	{NS "cntlid_min: 65500\n", 6, "65500 to 65519"},
 	{NS "cntlid_max: 63\n", 6, "at least 64"},
+	{NS "cntlid_max: 64\n", 0, NULL},
 	{NS "cntlid_max: 65520\n", 6, "1 to 65520"},
 	{NS "cntlid_min: 200\ncntlid_max: 199\n", 7, "200 to 199"},
 	{LISTEN "subsystems:\n  - nqn: a name\n", 3, "subsystems.0.nqn"},
