@@ -259,6 +259,10 @@ class Target:
         assert self.hauld is None, what
         pytest.skip(what)
 
+    def expects(self, status, ours, *others):
+        """A status of which the specification leaves more than one: ours is always the same."""
+        assert status == ours if self.hauld else status in (ours, *others), hex(status)
+
     def still_serves(self):
         """Another host reads: nothing that a test did hurt the target. With ours it connects for that.
 

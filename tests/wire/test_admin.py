@@ -201,7 +201,7 @@ def test_unknown_fabrics_types_are_answered(target):
     with target.admin() as admin:
         for fctype in (2, 3, 7, 9, 0x7F, 0xFF):
             cqe, _ = admin.finish(admin.start_fabrics(fctype, b""))
-            assert cqe.status in (nvme.INVALID_OPCODE, nvme.INVALID_FIELD)
+            target.expects(cqe.status, nvme.INVALID_OPCODE, nvme.INVALID_FIELD)
 
 
 def test_admin_command_on_an_io_queue_and_the_reverse(target):
@@ -315,7 +315,8 @@ def test_unknown_log_page_is_invalid(target):
     with target.admin() as admin:
         for lid in (0x7F, 0xC0, 0xFF):
             cqe, _ = admin.get_log(lid, 512)
-            assert cqe.status in (nvme.INVALID_LOG_PAGE, nvme.INVALID_FIELD) and cqe.dnr
+            target.expects(cqe.status, nvme.INVALID_LOG_PAGE, nvme.INVALID_FIELD)
+            assert cqe.dnr
 
 
 @pytest.mark.parametrize("offset", [2, 516, 1 << 32, (1 << 64) - 4], ids=["2", "516", "4 GiB", "16 EiB - 4"])
@@ -348,7 +349,8 @@ def test_identify_with_another_data_length(target, length):
         if length < 4096:
             assert cqe.status == nvme.SGL_LENGTH_INVALID
         else:
-            assert cqe.status in (0, nvme.SGL_LENGTH_INVALID) and len(data) <= 4096
+            target.expects(cqe.status, nvme.SGL_LENGTH_INVALID, 0)
+            assert len(data) == (0 if cqe.status else 4096)
         assert admin.identify(1)[0].status == 0
 
 
@@ -356,4 +358,4 @@ def test_command_dwords_of_reserved_psdt_are_refused(target):
     """Base 2.0 figure 87: fabrics commands use SGLs; PRPs are not allowed."""
     with target.admin() as admin:
         cqe, _ = admin.command(nvme.IDENTIFY, cdw=(1,), read=4096, flags=0)
-        assert cqe.status in (nvme.INVALID_FIELD, 0)
+        target.expects(cqe.status, nvme.INVALID_FIELD, 0)

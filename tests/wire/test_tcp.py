@@ -392,7 +392,7 @@ def test_connect_may_bring_8_kib_in_its_capsule(target):
     with target.tcp() as tcp:
         data = nvme.connect_data(subnqn=target.subsystem, hostnqn="nqn.2026-11.io.haul:host").ljust(8192, b"\0")
         status = tcp.connect(subnqn="", data=data).status
-        assert status in (0, nvme.INVALID_FIELD, nvme.SGL_LENGTH_INVALID)
+        target.expects(status, nvme.SGL_LENGTH_INVALID, 0, nvme.INVALID_FIELD)
         if status and not target.hauld:
             return
         tcp.connect(subnqn=target.subsystem)
