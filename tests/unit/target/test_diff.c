@@ -27,6 +27,7 @@
 #define B      "nqn.2024-01.com.example:b"
 #define H      "nqn.2024-01.com.example:h"
 #define UUID   "11111111-2222-3333-4444-555555555555"
+#define UUID2  "11111111-2222-3333-4444-666666666666"
 #define LISTEN "listen: [\"tcp://127.0.0.1:1\"]\n"
 #define TO_A   LISTEN "subsystems:\n  - nqn: " A "\n"
 #define TO_B   "  - nqn: " B "\n"
@@ -118,6 +119,10 @@ static const struct diff_case cases[] = {
 	{NS RAM, NS RAM "        uuid: " UUID "\n",
 		{"~ namespace 1 of " A ": another disk, ram:1M -> ram:1M, uuid "}},
 	{NS RAM "        uuid: " UUID "\n", NS RAM, {"~ namespace 1 of " A ": uuid " UUID " -> "}},
+	/* The other identities go with it, and are not told beside it. */
+	{NS RAM "        uuid: " UUID "\n", NS RAM "        uuid: " UUID2 "\n",
+		{"~ namespace 1 of " A ": another disk, ram:1M -> ram:1M, uuid " UUID " -> " UUID2
+		 "$"}},
 	{NS RAM, NS RAM "        nguid: 0123456789abcdef0123456789abcdef\n",
 		{"~ namespace 1 of " A ": another nguid$"}},
 	{NS RAM "        eui64: 0123456789abcdef\n", NS RAM,
