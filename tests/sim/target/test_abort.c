@@ -197,12 +197,16 @@ static void event_request_is_aborted(void **state)
 	struct scene scene;
 	struct nvme_cmd event = sim_cmd(NVME_OPC_ASYNC_EVENT_REQUEST, 0, 0);
 	struct nvme_cmd cmd = abort_of(0, le16_get(event.cid));
+	struct nvme_cmd elsewhere = abort_of(1, le16_get(event.cid));
 	unsigned replies;
 
 	(void)state;
 	scene_start(&scene, MEMORY);
-	replies = scene.admin->nr_replies;
 	assert_true(sim_send(scene.sim, scene.admin, &event));
+	/* It is not the I/O queue's. */
+	assert_int_equal(sim_run(scene.sim, scene.admin, &elsewhere), 0);
+	assert_abort_says(&scene, false);
+	replies = scene.admin->nr_replies;
 	assert_true(sim_send(scene.sim, scene.admin, &cmd));
 	sim_settle(scene.sim);
 	assert_int_equal(scene.admin->nr_replies, replies + 2);
@@ -264,10 +268,10 @@ struct locked {
 	unsigned replies; /* on the admin queue, before Abort */
 };
 
-static void locked_send_pair(struct locked *locked)
+static void locked_send_pair(struct locked *locked, uint64_t lba, uint32_t nr)
 {
-	locked->half[0] = sim_rw(NVME_OPC_COMPARE, 0, 1);
-	locked->half[1] = sim_rw(NVME_OPC_WRITE, 0, 1);
+	locked->half[0] = sim_rw(NVME_OPC_COMPARE, lba, nr);
+	locked->half[1] = sim_rw(NVME_OPC_WRITE, lba, nr);
 	locked->half[0].flags |= NVME_CMD_FUSE_FIRST;
 	locked->half[1].flags |= NVME_CMD_FUSE_SECOND;
 	scene_send(&locked->scene, locked->half[0]);
@@ -281,7 +285,7 @@ static void locked_start(struct locked *locked)
 
 	scene_start(&locked->scene, MEMORY);
 	scene_send(&locked->scene, write);
-	locked_send_pair(locked);
+	locked_send_pair(locked, 0, 1);
 	assert_int_equal(locked->scene.sim->nr_ios, 1);
 }
 
@@ -325,8 +329,28 @@ static void io_that_a_lock_holds_back_is_aborted(void **state)
 		locked_abort(&locked, &cmds[i]);
 		assert_abort_says(&locked.scene, true);
 		assert_command_aborted(&locked.scene);
+		/* The pair goes on to wait, for the write. */
+		assert_int_equal(locked.scene.sim->nr_ios, 1);
 		locked_end(&locked);
 	}
+}
+
+static void pair_behind_an_aborted_one_goes_on(void **state)
+{
+	struct nvme_cmd second[2];
+	struct locked locked;
+
+	(void)state;
+	locked_start(&locked);
+	/* One of blocks 0 and 1 waits for the pair of block 0, and one of block 1 for it. */
+	locked_send_pair(&locked, 0, 2);
+	memcpy(second, locked.half, sizeof(second));
+	locked_send_pair(&locked, 1, 1);
+	assert_int_equal(locked.scene.sim->nr_ios, 1);
+	locked_abort(&locked, &second[0]);
+	assert_abort_says(&locked.scene, true);
+	assert_int_equal(locked.scene.sim->nr_ios, 2);
+	locked_end(&locked);
 }
 
 /* It waits for a write, or for another pair, that waits itself. */
@@ -343,7 +367,7 @@ static void pair_that_waits_for_its_range_is_aborted(void **state)
 		locked_start(&locked);
 		memcpy(earlier, locked.half, sizeof(earlier));
 		if (behind_another)
-			locked_send_pair(&locked);
+			locked_send_pair(&locked, 0, 1);
 		locked_abort(&locked, &locked.half[aborted]);
 		assert_abort_says(&locked.scene, true);
 		assert_int_equal(
@@ -489,6 +513,7 @@ int main(void)
 		cmocka_unit_test(connections_may_end_while_an_abort_is_out),
 		cmocka_unit_test(io_that_a_lock_holds_back_is_aborted),
 		cmocka_unit_test(pair_that_waits_for_its_range_is_aborted),
+		cmocka_unit_test(pair_behind_an_aborted_one_goes_on),
 		cmocka_unit_test(pair_that_has_begun_is_not_aborted),
 		cmocka_unit_test(pair_may_begin_or_its_queue_end_while_it_is_aborted),
 	};

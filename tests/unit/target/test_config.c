@@ -249,6 +249,8 @@ static const struct config_case cases[] = {
 		" subsystems.0.ana.0.group: '2nd' is not a number: a number from 1 to 128 is right"},
 	{SUBSYS "    ana: [{group: 2}]\n", 4,
 		" subsystems.0.ana.0.state: is missing: one of optimized, non-optimized,"},
+	{SUBSYS "    ana: [{group: 2, state: [change]}]\n", 4,
+		" subsystems.0.ana.0.state: is not a plain value: one of optimized,"},
 	{SUBSYS "    ana: [{state: optimized}]\n", 4,
 		" subsystems.0.ana.0.group: is missing: a number from 1 to 128 is right"},
 	{SUBSYS "    ana: [{group: 1, state: change, listeners: []}]\n", 4,
