@@ -118,6 +118,8 @@ struct haul_loop_stats {
 	uint64_t nr_syscalls;			  /* of the loop */
 	uint64_t nr_doorbells;			  /* RDMA: posts of work requests; TCP: sends */
 	uint64_t nr_registered, registered_bytes; /* regions that are registered now */
+	uint64_t nr_keys;			  /* keys=io: keys that targets were given */
+	uint64_t nr_keys_taken_back;		  /* ... that they left to us to invalidate */
 };
 /* Counters since the loop was made; *RET is filled whole. */
 void haul_loop_stats(const struct haul_loop *loop, struct haul_loop_stats *ret);
@@ -137,7 +139,18 @@ struct haul_ctrl_options {
 	uint32_t data_digest;	     /* likewise [0] */
 	uint32_t tos;		     /* IP traffic class, 1 to 255; 0: the system's [0] */
 	uint32_t max_queues;	     /* I/O queues to ask for, 1 to 128 [128] */
+	uint32_t keys;		     /* enum haul_keys; RDMA only [HAUL_KEYS_REGION] */
 };
+
+/*
+ * Under which keys an RDMA target reaches the caller's memory. HAUL_KEYS_REGION: each registered
+ * region has one, for as long as it is registered: fast, and the target is trusted with the region.
+ * HAUL_KEYS_IO: each command has its own, good for just its range and direction (a memory window of
+ * type 2, NVMe RDMA 1.0 2.3.2) and invalid before the command's event. All RDMA controllers of a
+ * loop have the same, the first decides (others: -EBUSY).
+ */
+enum haul_keys { HAUL_KEYS_REGION, HAUL_KEYS_IO };
+
 /* Fills OPTIONS, size included. */
 void haul_ctrl_options_init(struct haul_ctrl_options *options);
 

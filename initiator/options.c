@@ -136,6 +136,14 @@ static bool options_queues(
 	       options->max_queues;
 }
 
+static bool options_keys(
+	const char *value, struct haul_ctrl_options *options, struct options_texts *texts)
+{
+	(void)texts;
+	options->keys = !strcmp(value, "io") ? HAUL_KEYS_IO : HAUL_KEYS_REGION;
+	return options->keys == HAUL_KEYS_IO || !strcmp(value, "region");
+}
+
 static const struct options_row options_rows[] = {
 	{"hdgst", options_hdgst, "0 or 1"},
 	{"ddgst", options_ddgst, "0 or 1"},
@@ -146,6 +154,7 @@ static const struct options_row options_rows[] = {
 	{"hostid", options_hostid, ""},
 	{"tos", options_tos, "a number from 0 to 255"},
 	{"queues", options_queues, "a number from 1 to 128"},
+	{"keys", options_keys, "region or io"},
 };
 
 static int options_apply(const struct nvme_uri_option *option, struct haul_ctrl_options *options,
@@ -164,7 +173,7 @@ static int options_apply(const struct nvme_uri_option *option, struct haul_ctrl_
 	}
 	snprintf(why, why_size,
 		"there is no option \"%s\"; known ones: hdgst, ddgst, kato, timeout, "
-		"connect_timeout, hostnqn, hostid, tos, queues",
+		"connect_timeout, hostnqn, hostid, tos, queues, keys",
 		option->key);
 	return -EINVAL;
 }
@@ -179,19 +188,25 @@ static int options_check(const struct haul_ctrl_options *options, char *why, siz
 		return -EINVAL;
 	}
 	if (options->header_digest > 1 || options->data_digest > 1 || options->tos > 255 ||
-		options->max_queues == 0 || options->max_queues > CTRL_MAX_IO_QUEUES) {
-		snprintf(why, why_size, "digests are 0 or 1, tos 0 to 255, queues 1 to %u",
+		options->max_queues == 0 || options->max_queues > CTRL_MAX_IO_QUEUES ||
+		options->keys > HAUL_KEYS_IO) {
+		snprintf(why, why_size,
+			"digests are 0 or 1, tos 0 to 255, queues 1 to %u, keys region or io",
 			CTRL_MAX_IO_QUEUES);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-/* NVMe/RDMA has none: its fabric checks what it carries. */
-static int options_check_digests(const struct haul_ctrl *ctrl, char *why, size_t why_size)
+/* NVMe/RDMA has no digests: its fabric checks what it carries. NVMe/TCP has no keys. */
+static int options_check_transport(const struct haul_ctrl *ctrl, char *why, size_t why_size)
 {
 	bool header = ctrl->options.header_digest;
 
+	if (ctrl->uri.trtype != NVME_TRTYPE_RDMA && ctrl->options.keys == HAUL_KEYS_IO) {
+		snprintf(why, why_size, "keys is for rdma:// only");
+		return -EINVAL;
+	}
 	if (ctrl->uri.trtype == NVME_TRTYPE_TCP || (!header && !ctrl->options.data_digest))
 		return 0;
 	snprintf(why, why_size, "%s is for tcp:// only", header ? "hdgst" : "ddgst");
@@ -220,7 +235,7 @@ int options_read(
 	}
 	error = options_check(&ctrl->options, why, why_size);
 	if (!error)
-		error = options_check_digests(ctrl, why, why_size);
+		error = options_check_transport(ctrl, why, why_size);
 	if (error)
 		return error;
 	return host_identity(

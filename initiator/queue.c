@@ -28,6 +28,7 @@ static void queue_init(struct haul_queue *queue, struct haul_ctrl *ctrl, uint16_
 	queue->header_digest = ctrl->options.header_digest;
 	queue->data_digest = ctrl->options.data_digest;
 	queue->tos = ctrl->options.tos;
+	queue->key_per_io = ctrl->options.keys == HAUL_KEYS_IO;
 	queue->max_segments = qid ? ctrl->limits.max_segments : 1;
 	queue->in_capsule_bytes = qid ? ctrl->limits.in_capsule_bytes : 0;
 	if (!qid && ctrl->ops->trtype == NVME_TRTYPE_TCP)

@@ -90,6 +90,7 @@ struct haul_queue {
 	uint32_t max_segments;	   /* MSDBD, at least 1 */
 	uint32_t header_digest, data_digest; /* asked for */
 	uint32_t tos;			     /* 0: leave as it is */
+	bool key_per_io;		     /* keys=io; RDMA only */
 
 	/* queue.c's and io.c's from here on */
 	enum haul_queue_state state;

@@ -105,6 +105,11 @@ static void rdma_queue_ep_failed(struct rdma_ep *ep, int result, const char *why
 	rdma_queue_lost(container_of(ep, struct haul_transport_queue, ep), result, why);
 }
 
+static void rdma_queue_flushed(struct rdma_ep *ep)
+{
+	rdma_windows_put(container_of(ep, struct haul_transport_queue, ep));
+}
+
 static void rdma_queue_drained(struct rdma_ep *ep)
 {
 	rdma_queue_ended(container_of(ep, struct haul_transport_queue, ep));
@@ -113,6 +118,7 @@ static void rdma_queue_drained(struct rdma_ep *ep)
 static const struct rdma_ep_ops rdma_queue_ep_ops = {
 	.message = rdma_queue_answered,
 	.failed = rdma_queue_ep_failed,
+	.flushed = rdma_queue_flushed,
 	.drained = rdma_queue_drained,
 };
 
@@ -164,13 +170,15 @@ static int rdma_queue_make_ep(struct haul_transport_queue *tq)
 	int result;
 
 	rdma_queue_limit_depth(tq->queue, tq->dev);
-	params.nr_sends = tq->queue->depth + RDMA_EP_MIN_SENDS;
+	/* With a key per command: bind, send, invalidate. What does not fit waits its turn. */
+	params.nr_sends = tq->queue->depth * (tq->queue->key_per_io ? 3 : 1) + RDMA_EP_MIN_SENDS;
 	params.nr_recvs = tq->queue->depth + 1;
 	result = rdma_ep_create(&tq->ep, &rdma_queue_ep_ops, tq->dev, tq->id, &params);
 	if (result)
 		return result;
 	tq->has_ep = true;
-	return rdma_queue_get_memory(tq);
+	result = rdma_windows_get(tq);
+	return result ? result : rdma_queue_get_memory(tq);
 }
 
 static int rdma_queue_send_request(struct haul_transport_queue *tq)
@@ -205,6 +213,8 @@ static const char *rdma_queue_hint(int error, char text[RDMA_QUEUE_HINT_BYTES])
 {
 	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
 
+	if (error == -EOPNOTSUPP)
+		return "the device has no memory windows of type 2: keys=io cannot be had";
 	if (error == -ENOSPC)
 		return "the device has no room for another queue of this depth";
 	if (error != -ENOMEM && error != -EPERM)
@@ -371,6 +381,12 @@ static void rdma_queue_connect(struct haul_queue *queue)
 
 	tq->state = RDMA_QUEUE_ADDRESS;
 	tq->nr_late = 0;
+	if (tl->key_per_io != queue->key_per_io) {
+		rdma_queue_fail_to_connect(tq, -EBUSY, "RDMA memory",
+			tl->key_per_io ? "this loop has it registered for keys=io"
+				       : "this loop has it registered for keys=region");
+		return;
+	}
 	if (rdma_create_id(tl->rdma.cm->channel, &tq->id, &tq->owner, RDMA_PS_TCP)) {
 		tq->id = NULL;
 		rdma_queue_fail_to_connect(tq, -errno, "RDMA connection manager", strerror(errno));
@@ -381,7 +397,8 @@ static void rdma_queue_connect(struct haul_queue *queue)
 
 /* --- life ---------------------------------------------------------------------------------- */
 
-static int rdma_queue_loop_get(struct haul_loop *hl)
+/* The first queue decides on the keys, for as long as the loop lives. */
+static int rdma_queue_loop_get(struct haul_loop *hl, bool key_per_io)
 {
 	struct haul_transport_loop *tl;
 	int result;
@@ -391,13 +408,13 @@ static int rdma_queue_loop_get(struct haul_loop *hl)
 	tl = calloc(1, sizeof(*tl));
 	if (!tl)
 		return -ENOMEM;
-	result = rdma_loop_init(&tl->rdma, hl->loop, hl->pool,
-		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	result = rdma_loop_init(&tl->rdma, hl->loop, hl->pool, rdma_mem_access(key_per_io));
 	if (result) {
 		free(tl);
 		return result;
 	}
 	tl->hl = hl;
+	tl->key_per_io = key_per_io;
 	tl->rdma.devs.added = rdma_mem_dev_added;
 	tl->rdma.devs.removed = rdma_mem_dev_removed;
 	tl->rdma.devs.nr_doorbells = &hl->stats.nr_doorbells;
@@ -419,7 +436,7 @@ static void rdma_queue_loop_free(struct haul_loop *hl)
 static int rdma_queue_alloc(struct haul_queue *queue)
 {
 	struct haul_transport_queue *tq;
-	int result = rdma_queue_loop_get(queue->hl);
+	int result = rdma_queue_loop_get(queue->hl, queue->key_per_io);
 
 	if (result)
 		return result;

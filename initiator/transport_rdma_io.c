@@ -9,16 +9,6 @@
 
 #include "initiator/transport_rdma.h"
 
-/* The data of a command as stretches of registered memory. */
-struct rdma_map {
-	uint32_t nr;
-	struct {
-		uintptr_t addr;
-		uint32_t len;
-		const struct ibv_mr *mr;
-	} piece[NVME_SGL_MAX_PIECES];
-};
-
 static struct haul_request *rdma_request_owner(struct rdma_request *rr)
 {
 	return (struct haul_request *)((uintptr_t)rr - offsetof(struct haul_request, transport));
@@ -29,7 +19,7 @@ static struct haul_request *rdma_request_owner(struct rdma_request *rr)
 /* One more stretch; what continues the last one is merged with it, as far as the 24-bit length of a
  * descriptor goes. False when there are more than MAX. */
 static bool rdma_map_add(
-	struct rdma_map *map, uintptr_t addr, size_t len, const struct ibv_mr *mr, uint32_t max)
+	struct rdma_map *map, uintptr_t addr, size_t len, struct ibv_mr *mr, uint32_t max)
 {
 	uint32_t room, step;
 
@@ -61,7 +51,7 @@ static bool rdma_map_request(const struct haul_transport_queue *tq,
 {
 	const struct iovec *iov;
 	struct haul_mem *mem;
-	const struct ibv_mr *mr;
+	struct ibv_mr *mr;
 
 	ret->nr = 0;
 	for (iov = request->iov; iov < request->iov + request->nr_iov; iov++) {
@@ -113,10 +103,50 @@ static void rdma_request_finish(struct haul_request *request)
 {
 	struct rdma_request *rr = rdma_request(request);
 
+	if (rr->nr_lent)
+		rdma_windows_give_back(request->queue->transport, rr);
 	if (rr->bounce && request->to_host)
 		rdma_bounce_drain(request, rr->bounce->bytes);
 	rdma_bounce_put(request);
 	haul_request_done(request, 0, &rr->cqe);
+}
+
+static void rdma_request_invalidated(struct rdma_op *op, int result)
+{
+	struct rdma_request *rr = container_of(op, struct rdma_request, op);
+
+	/* A failed one comes back when the endpoint is drained. */
+	if (!result)
+		rdma_request_finish(rdma_request_owner(rr));
+}
+
+/* Both the SEND and the response are in. Keys that the target left valid are taken back first. */
+static void rdma_request_ended(struct haul_request *request)
+{
+	struct rdma_request *rr = rdma_request(request);
+	struct haul_transport_queue *tq = request->queue->transport;
+
+	if (rr->nr_valid == 0) {
+		rdma_request_finish(request);
+		return;
+	}
+	tq->queue->hl->stats.nr_keys_taken_back += rr->nr_valid;
+	rr->op.kind = RDMA_OP_INVALIDATE;
+	rr->op.ended = rdma_request_invalidated;
+	rr->op.nr_sges = 0;
+	rr->op.nr_binds = rr->nr_valid;
+	rdma_ep_post(&tq->ep, &rr->op);
+}
+
+/* The key that the response has invalidated must be the one that was asked for, the last. */
+static bool rdma_request_check_key(struct rdma_request *rr, const struct rdma_recv *recv)
+{
+	if (!recv->invalidated)
+		return true;
+	if (rr->nr_valid == 0 || rr->op.binds[rr->nr_valid - 1].key != recv->invalidated_key)
+		return false;
+	rr->nr_valid--;
+	return true;
 }
 
 static void rdma_request_sent(struct rdma_op *op, int result)
@@ -128,7 +158,7 @@ static void rdma_request_sent(struct rdma_op *op, int result)
 		return;
 	rr->sent = true;
 	if (rr->answered)
-		rdma_request_finish(rdma_request_owner(rr));
+		rdma_request_ended(rdma_request_owner(rr));
 }
 
 void rdma_queue_answered(struct rdma_ep *ep, struct rdma_recv *recv)
@@ -145,12 +175,16 @@ void rdma_queue_answered(struct rdma_ep *ep, struct rdma_recv *recv)
 		rdma_ep_fail(ep, -EPROTO, "the target answered a command that was not sent");
 		return;
 	}
+	if (!rdma_request_check_key(rr, recv)) {
+		rdma_ep_fail(ep, -EPROTO, "the target invalidated a key that it was not asked to");
+		return;
+	}
 	rr->cqe = *cqe;
 	rr->answered = true;
 	/* Before the request can be sent again: the target never finds no receive. */
 	rdma_ep_receive(ep, recv);
 	if (rr->sent)
-		rdma_request_finish(request);
+		rdma_request_ended(request);
 }
 
 void rdma_queue_end_requests(struct haul_transport_queue *tq)
@@ -182,23 +216,50 @@ static void rdma_message_add(struct rdma_op *op, uintptr_t addr, uint32_t len, u
 	op->sge[op->nr_sges++] = (struct ibv_sge){.addr = addr, .length = len, .lkey = lkey};
 }
 
+/* Of a stretch: the region's key, or its window's, of which the response can invalidate one. */
+static struct nvme_sgl_desc rdma_descriptor(
+	const struct rdma_op *op, const struct rdma_map *map, uint32_t i)
+{
+	uint32_t key = op->nr_binds ? op->binds[i].key : map->piece[i].mr->rkey;
+
+	return nvme_sgl_keyed(
+		map->piece[i].addr, map->piece[i].len, key, op->nr_binds && i == map->nr - 1);
+}
+
 /* Keyed descriptors: the target reads or writes the memory. Returns their bytes behind the
  * command: one goes into it, several into a list. */
-static uint32_t rdma_describe(struct nvme_cmd *cmd, const struct rdma_map *map)
+static uint32_t rdma_describe(
+	struct nvme_cmd *cmd, const struct rdma_op *op, const struct rdma_map *map)
 {
 	struct nvme_sgl_desc *list = (struct nvme_sgl_desc *)(cmd + 1);
 	uint32_t i;
 
 	if (map->nr == 1) {
-		cmd->sgl = nvme_sgl_keyed(
-			map->piece[0].addr, map->piece[0].len, map->piece[0].mr->rkey, false);
+		cmd->sgl = rdma_descriptor(op, map, 0);
 		return 0;
 	}
 	for (i = 0; i < map->nr; i++)
-		list[i] = nvme_sgl_keyed(
-			map->piece[i].addr, map->piece[i].len, map->piece[i].mr->rkey, false);
+		list[i] = rdma_descriptor(op, map, i);
 	cmd->sgl = nvme_sgl_last_segment(0, map->nr);
 	return map->nr * (uint32_t)sizeof(*list);
+}
+
+/* False: more windows than there are just now. A buffer takes one, which there is. */
+static bool rdma_may_lend(const struct haul_transport_queue *tq, const struct rdma_map *map)
+{
+	return !tq->queue->key_per_io || rdma_windows_may_take(tq, map->nr);
+}
+
+/* Windows for what MAP says, where keys are each command's own. */
+static void rdma_request_lend(
+	struct haul_transport_queue *tq, struct haul_request *request, const struct rdma_map *map)
+{
+	struct rdma_request *rr = rdma_request(request);
+
+	if (!tq->queue->key_per_io)
+		return;
+	rdma_windows_take(tq, request, map, &rr->op);
+	rr->nr_lent = rr->nr_valid = map->nr;
 }
 
 /* The command with its data, as MAP says, onto the endpoint's chain. */
@@ -215,12 +276,15 @@ static void rdma_request_post(
 
 	*cmd = request->cmd;
 	rr->op.nr_sges = 0;
+	rr->op.nr_binds = 0;
 	if (map->nr == 0)
 		cmd->sgl = nvme_sgl_keyed(0, 0, 0, false);
 	else if (in_capsule)
 		cmd->sgl = nvme_sgl_in_capsule(0, request->data_len);
-	else
-		len += rdma_describe(cmd, map);
+	else {
+		rdma_request_lend(tq, request, map);
+		len += rdma_describe(cmd, &rr->op, map);
+	}
 	rdma_message_add(&rr->op, (uintptr_t)cmd, len, lkey);
 	for (i = 0; in_capsule && i < map->nr; i++)
 		rdma_message_add(
@@ -296,11 +360,14 @@ void rdma_queue_submit(struct haul_queue *queue, struct haul_request *request)
 	rr->waiting = false;
 	rr->sent = false;
 	rr->answered = false;
+	rr->nr_lent = rr->nr_valid = 0;
 	/* Too late: disconnect() is coming and brings it back. */
 	if (tq->state != RDMA_QUEUE_LIVE)
 		return;
 	map.nr = 0;
-	if (request->data_len == 0 || rdma_map_request(tq, request, rdma_max_pieces(queue), &map))
+	if (request->data_len == 0 ||
+		(rdma_map_request(tq, request, rdma_max_pieces(queue), &map) &&
+			rdma_may_lend(tq, &map)))
 		rdma_request_post(tq, request, &map);
 	else
 		rdma_request_bounce(tq, request);

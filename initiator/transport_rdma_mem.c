@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The caller's memory and RDMA devices: each region is registered once with each device of the
- * loop, those in use now and those that come later. The target reads and writes there under the
- * region's one key, so registering memory is trusting the target with it.
+ * loop, those in use now and those that come later. With keys=region the target reads and writes
+ * there under the region's one key, so registering memory is trusting the target with it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,12 @@
 #include "initiator/transport_rdma.h"
 #include "proto/base/log.h"
 
-#define RDMA_MEM_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
+int rdma_mem_access(bool key_per_io)
+{
+	if (key_per_io)
+		return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
+	return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+}
 
 static void rdma_mem_explain(struct haul_loop *hl, const struct haul_mem *mem, int result)
 {
@@ -28,7 +33,7 @@ static void rdma_mem_explain(struct haul_loop *hl, const struct haul_mem *mem, i
 static int rdma_mem_add(struct haul_loop *hl, struct haul_mem *mem, struct rdma_dev *dev)
 {
 	struct ibv_mr *mr;
-	int result = rdma_memory_register(dev, mem->base, mem->length, RDMA_MEM_ACCESS, &mr);
+	int result = rdma_memory_register(dev, mem->base, mem->length, dev->devs->pool_access, &mr);
 
 	if (result)
 		rdma_mem_explain(hl, mem, result);

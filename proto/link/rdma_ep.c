@@ -84,6 +84,8 @@ static void rdma_ep_detach(struct rdma_ep *ep)
 static void rdma_ep_finish(struct rdma_ep *ep)
 {
 	rdma_cq_poll_all(&ep->dev->cq);
+	if (ep->ops->flushed)
+		ep->ops->flushed(ep);
 	rdma_ep_qp_destroy(ep);
 	if (ep->expired)
 		rdma_cq_poll_all(&ep->dev->cq);

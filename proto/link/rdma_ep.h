@@ -25,8 +25,19 @@
 #include "proto/nvme/sgl.h"
 
 enum rdma_op_kind {
-	RDMA_OP_READ, /* remote memory -> BYTES */
-	RDMA_OP_SEND, /* BYTES -> remote memory (where there are pieces), then the message */
+	RDMA_OP_READ,	    /* remote memory -> BYTES */
+	RDMA_OP_SEND,	    /* BYTES -> remote memory (where there are pieces), then the message */
+	RDMA_OP_INVALIDATE, /* the keys of BINDS are good for nothing any more */
+};
+
+/* A memory window of type 2 that lends the peer a stretch of memory, under a key of its own. */
+struct rdma_bind {
+	struct ibv_mw *mw;
+	struct ibv_mr *mr; /* registered with IBV_ACCESS_MW_BIND */
+	uintptr_t addr;
+	uint32_t len;
+	uint32_t access; /* IBV_ACCESS_REMOTE_READ or _WRITE */
+	uint32_t key;	 /* the window's next one: ibv_inc_rkey() */
 };
 
 /* One operation. The user's while it is not out; embedded in what waits for it. */
@@ -45,6 +56,8 @@ struct rdma_op {
 	bool inline_message; /* it fits in the work request: no key needed */
 	bool invalidate;     /* SEND with invalidate of INVALIDATE_KEY */
 	uint32_t invalidate_key;
+	const struct rdma_bind *binds; /* SEND: windows to be bound before the message */
+	uint32_t nr_binds;
 
 	/* The endpoint's while it is out. */
 	struct rdma_ep *ep;
@@ -68,6 +81,8 @@ struct rdma_recv {
 	uint32_t length;
 	uint32_t lkey;
 	uint32_t received_len;
+	bool invalidated; /* the peer has invalidated INVALIDATED_KEY with the message */
+	uint32_t invalidated_key;
 };
 
 /* None of these is called inside a call of the user's; FAILED and DRAINED at the end of a turn. */
@@ -78,6 +93,9 @@ struct rdma_ep_ops {
 	void (*message)(struct rdma_ep *ep, struct rdma_recv *recv);
 	/* Nothing moves any more; at most once; the user will call rdma_ep_drain(). */
 	void (*failed)(struct rdma_ep *ep, int result, const char *why);
+	/* May be NULL. Nothing moves any more, but the queue pair is there: for windows bound to
+	 * it, which it cannot go before (soft-RoCE waits for them for a minute). */
+	void (*flushed)(struct rdma_ep *ep);
 	/* Every operation has ended and every receive is back; no hardware touches their memory.
 	 * The queue pair is gone. */
 	void (*drained)(struct rdma_ep *ep);

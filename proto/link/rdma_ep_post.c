@@ -88,6 +88,8 @@ static void rdma_ep_recv_done(struct wc_done *done, const struct ibv_wc *wc)
 		return;
 	}
 	recv->received_len = wc->byte_len;
+	recv->invalidated = wc->wc_flags & (IBV_WC_WITH_INV | ep->dev->quirks.invalidated_flag);
+	recv->invalidated_key = recv->invalidated ? wc->invalidated_rkey : 0;
 	rdma_ep_draining(ep);
 	ep->ops->message(ep, recv);
 }
@@ -150,6 +152,39 @@ static void rdma_ep_build_message(
 		wr->send_flags |= IBV_SEND_INLINE;
 }
 
+static void rdma_ep_build_binds(struct rdma_ep *ep, struct rdma_ep_chain *chain, struct rdma_op *op)
+{
+	const struct rdma_bind *bind;
+	struct ibv_send_wr *wr;
+
+	for (bind = op->binds; bind < op->binds + op->nr_binds; bind++) {
+		wr = rdma_ep_wr(ep, chain, op);
+		wr->opcode = IBV_WR_BIND_MW;
+		wr->imm_data = 0; /* there is none, which soft-RoCE's library insists on */
+		wr->num_sge = 0;
+		wr->bind_mw.mw = bind->mw;
+		wr->bind_mw.rkey = bind->key;
+		wr->bind_mw.bind_info = (struct ibv_mw_bind_info){.mr = bind->mr,
+			.addr = bind->addr,
+			.length = bind->len,
+			.mw_access_flags = bind->access};
+	}
+}
+
+static void rdma_ep_build_invalidations(
+	struct rdma_ep *ep, struct rdma_ep_chain *chain, struct rdma_op *op)
+{
+	const struct rdma_bind *bind;
+	struct ibv_send_wr *wr;
+
+	for (bind = op->binds; bind < op->binds + op->nr_binds; bind++) {
+		wr = rdma_ep_wr(ep, chain, op);
+		wr->opcode = IBV_WR_LOCAL_INV;
+		wr->num_sge = 0;
+		wr->invalidate_rkey = bind->key;
+	}
+}
+
 /* The last work request of OP in this chain: its completion stands for all of them. */
 static void rdma_ep_build_end(struct rdma_ep *ep, struct rdma_ep_chain *chain, struct rdma_op *op)
 {
@@ -172,16 +207,26 @@ static uint32_t rdma_ep_room(const struct rdma_ep *ep, const struct rdma_ep_chai
 	return min_of(ep->sq_size - ep->sq_used, RDMA_CHAIN_WRS - chain->nr);
 }
 
+/* Windows, then data, then the message. */
+static void rdma_ep_build_send(struct rdma_ep *ep, struct rdma_ep_chain *chain, struct rdma_op *op)
+{
+	rdma_ep_build_binds(ep, chain, op);
+	while (op->done_len < op->data_len && op->next_piece < op->nr_pieces)
+		rdma_ep_build_piece(ep, chain, op);
+	rdma_ep_build_message(ep, chain, op);
+}
+
 static void rdma_ep_build_messages(struct rdma_ep *ep, struct rdma_ep_chain *chain)
 {
 	struct rdma_op *op, *after;
 
 	list_for_each_entry_safe (op, after, &ep->messages, node) {
-		if (rdma_ep_room(ep, chain) < op->nr_pieces + 1)
+		if (rdma_ep_room(ep, chain) < op->nr_pieces + op->nr_binds + 1)
 			return;
-		while (op->done_len < op->data_len && op->next_piece < op->nr_pieces)
-			rdma_ep_build_piece(ep, chain, op);
-		rdma_ep_build_message(ep, chain, op);
+		if (op->kind == RDMA_OP_INVALIDATE)
+			rdma_ep_build_invalidations(ep, chain, op);
+		else
+			rdma_ep_build_send(ep, chain, op);
 		rdma_ep_build_end(ep, chain, op);
 		rdma_ep_posted(ep, op);
 	}
@@ -287,7 +332,9 @@ void rdma_ep_post(struct rdma_ep *ep, struct rdma_op *op)
 {
 	assert(ep->state != RDMA_EP_DRAINED);
 	assert(op->nr_sges <= RDMA_WR_SGES && op->nr_pieces <= NVME_SGL_MAX_PIECES);
-	assert(op->data_len > 0 || op->kind == RDMA_OP_SEND);
+	assert(op->data_len > 0 || op->kind != RDMA_OP_READ);
+	assert(op->nr_binds > 0 || op->kind != RDMA_OP_INVALIDATE);
+	assert(op->nr_pieces + op->nr_binds <= NVME_SGL_MAX_PIECES);
 	op->ep = ep;
 	op->last.fn = rdma_op_last_done;
 	op->part.fn = rdma_op_part_done;

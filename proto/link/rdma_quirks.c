@@ -21,11 +21,13 @@ struct rdma_quirks_row {
  * (rdma_ep.h), and fields of a failed completion other than its id and status (struct wc_done).
  */
 static const struct rdma_quirks_row rdma_quirks_table[] = {
-	/* soft-RoCE has announced memory management extensions for long and got SEND with
-	 * invalidate wrong for as long: hosts get a plain SEND and invalidate the key themselves.
-	 * Its vendor is no number of its own, its name may have been changed: either will do. */
-	{.vendor = 0xffffff, .quirks = {.no_invalidate = true}},
-	{.name = "rxe", .quirks = {.no_invalidate = true}},
+	/* soft-RoCE tells programs that a key was invalidated by the kernel's flag for it
+	 * (IB_WC_WITH_INVALIDATE), which has another meaning to them, though none for a connected
+	 * queue pair. A host that does not know this invalidates the key again, which Linux 6.12
+	 * does not survive: hosts get a plain SEND and invalidate the key themselves. Its vendor
+	 * is no number of its own, its name may have been changed: either will do. */
+	{.vendor = 0xffffff, .quirks = {.no_invalidate = true, .invalidated_flag = 1u << 2}},
+	{.name = "rxe", .quirks = {.no_invalidate = true, .invalidated_flag = 1u << 2}},
 
 	/* iWARP carries out a READ as a write of the peer's, so the memory it fills must be open to
 	 * that; and a message that finds no receive ends the connection, so there is no timer of
@@ -56,6 +58,7 @@ struct rdma_quirks rdma_quirks_of(struct ibv_device *device, const struct ibv_de
 			continue;
 		all.no_invalidate |= row->quirks.no_invalidate;
 		all.no_rnr_timer |= row->quirks.no_rnr_timer;
+		all.invalidated_flag |= row->quirks.invalidated_flag;
 		all.read_access |= row->quirks.read_access;
 	}
 	return all;

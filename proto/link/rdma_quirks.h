@@ -12,7 +12,9 @@
 struct rdma_quirks {
 	bool no_invalidate; /* no SEND with invalidate is sent, though the device announces it */
 	bool no_rnr_timer;  /* the queue pair has none that could be set */
-	int read_access;    /* what the memory that a READ fills has to allow beside its own use */
+	unsigned invalidated_flag; /* of a completion: the peer has invalidated a key; beside
+				      IBV_WC_WITH_INV */
+	int read_access; /* what the memory that a READ fills has to allow beside its own use */
 };
 
 /* What all rows that fit the device say together. */

@@ -146,6 +146,8 @@ def test_unknown_subsystem_and_namespace_are_said(target):
     (["id", "tcp://127.0.0.1/a%0Ab"], "control character"),
     (["id", "tcp://127.0.0.1?hostnqn=testhost"], "nqn."),
     (["id", "tcp://127.0.0.1/" + NQN + "?wrong=1"], "known ones"),
+    (["id", "rdma://127.0.0.1/" + NQN + "?keys=all"], "region or io"),
+    (["id", "tcp://127.0.0.1/" + NQN + "?keys=io"], "rdma:// only"),
     (["id", "--engine=kqueue", "tcp://127.0.0.1"], "kqueue"),
     (["discover", "rdma//127.0.0.1"], "rdma"),
 ])

@@ -20,10 +20,10 @@ def target(hauld, engine):
     return start
 
 
-def fio_verify(fio, running, fault="", **options):
+def fio_verify(fio, running, fault="", query="", **options):
     settings = {"rw": "randwrite", "verify": "crc32c", "verify_fatal": 1, "iodepth": 16, "size": "8m", "io_size": "8m",
                 "thread": 1, **options}
-    done = fio(uri=f"{running.uri}/{NQN}/1", transport="rdma", fault=fault, **settings).ok()
+    done = fio(uri=f"{running.uri}/{NQN}/1{query}", transport="rdma", fault=fault, **settings).ok()
     assert done.total("read", "io_bytes") == done.total("write", "io_bytes") > 0, done.text
 
 
@@ -35,6 +35,23 @@ def test_few_sges_and_no_inline_data(fio, target, sges):
     running = target(fault)
     fio_verify(fio, running, fault, bsrange="512-1m", bs_unaligned=0)
     fio_verify(fio, running, fault, bssplit="512/1k/4k/12k/64k", io_size="2m")
+
+
+# --- keys=io -----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("fault", ["", "no_inv", "max_sge=1,max_inline=0"])
+def test_a_key_for_each_command(fio, target, fault):
+    """Of targets that invalidate it and of those that leave it to us."""
+    running = target(fault)
+    fio_verify(fio, running, fault, bsrange="512-1m", bs_unaligned=0, query="?keys=io")
+    fio_verify(fio, running, fault, bssplit="512/1k/4k/12k/64k", io_size="2m", query="?keys=io")
+
+
+def test_a_device_without_windows_says_so(target):
+    running = target()
+    done = haul("id", f"{running.uri}/{NQN}?keys=io", transport="rdma", fault="no_mw")
+    assert done.returncode == 1 and "no memory windows of type 2: keys=io cannot be had" in done.stderr, done
+    assert haul("id", f"{running.uri}/{NQN}?keys=region", transport="rdma", fault="no_mw").returncode == 0
 
 
 # --- B098: receives are withheld ---------------------------------------------------------------------

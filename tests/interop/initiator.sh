@@ -82,6 +82,17 @@ engine_to_hauld_rdma() {
 }
 
 # A program with registered memory that forks: parent, child and device each keep what is theirs (PITFALLS B120).
+# keys=io on a real device: targets that do wrong reach nothing; hauld and the kernel reach what they are to.
+keys_of_each_command_rdma() {
+	HAUL_TEST_ADDRESS=$address "$build/tests/sim/rdma/test_rdma_keys" || fail "a target reached what it must not"
+	start_hauld rdma
+	engine_fio "rdma://$address/$nqn/1?keys=io"
+	stop_hauld
+	start_kernel_target rdma
+	engine_fio "rdma://$address/$nqn/1?keys=io"
+	kernel_is_calm
+}
+
 users_program_that_forks_rdma() {
 	start_hauld rdma
 	"$build/tests/e2e/user" fork "rdma://$address/$nqn/1" io_uring 40 < /dev/null || fail "the program ended with status $?"

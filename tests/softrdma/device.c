@@ -231,9 +231,10 @@ int ibv_close_device(struct ibv_context *context)
 static unsigned int device_cap_flags(void)
 {
 	unsigned int flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
-			     IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SRQ_RESIZE |
-			     IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+			     IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SRQ_RESIZE;
 
+	if (!sr_faults.no_mw)
+		flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 	return sr_faults.no_inv ? flags : flags | IBV_DEVICE_MEM_MGT_EXTENSIONS;
 }
 
@@ -263,7 +264,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 		.max_res_rd_atom = 258048,
 		.max_qp_init_rd_atom = (int)sr_faults.max_qp_rd_atom,
 		.atomic_cap = IBV_ATOMIC_NONE,
-		.max_mw = 65536,
+		.max_mw = sr_faults.no_mw ? 0 : 65536,
 		.max_ah = 32768,
 		.max_srq = sr_faults.no_srq ? 0 : 65536,
 		.max_srq_wr = sr_faults.no_srq ? 0 : (int)sr_faults.max_srq_wr,

@@ -71,6 +71,7 @@ static const struct {
 	{"memlock", &sr_faults.memlock},
 	{"no_srq", &sr_faults.no_srq},
 	{"no_inv", &sr_faults.no_inv},
+	{"no_mw", &sr_faults.no_mw},
 	{"no_resize", &sr_faults.no_resize},
 	{"no_flush", &sr_faults.no_flush},
 	{"iwarp", &sr_faults.iwarp},

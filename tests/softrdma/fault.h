@@ -46,6 +46,7 @@ struct sr_faults {
 	uint32_t memlock;
 	uint32_t no_srq;
 	uint32_t no_inv;
+	uint32_t no_mw;
 	uint32_t no_resize;
 	uint32_t no_flush;
 	uint32_t iwarp;

@@ -266,9 +266,10 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 struct ibv_mw *sr_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
 	struct sr_mr *mw;
-	int ret = sr_context_removed(sr_context_of(pd->context)) ? EIO
-								 : sr_fault_call(SR_CALL_ALLOC_MW);
+	int ret = sr_faults.no_mw ? EOPNOTSUPP : sr_fault_call(SR_CALL_ALLOC_MW);
 
+	if (sr_context_removed(sr_context_of(pd->context)))
+		ret = EIO;
 	mw = ret ? NULL : calloc(1, sizeof(*mw));
 	if (!mw) {
 		errno = ret ? ret : ENOMEM;
@@ -337,7 +338,9 @@ int sr_mw_bind(struct sr_qp *qp, const struct ibv_send_wr *wr)
 		return -EINVAL;
 	if (mw->pd != qp->pd || mr->pd != qp->pd || !mw_bind_allowed(mr, info))
 		return -EINVAL;
-	if (!type1 && (mw->bound || (wr->bind_mw.rkey >> 8) != (mw->rkey >> 8)))
+	/* The caller keeps the window's structure up to date: soft-RoCE looks there, too. */
+	if (!type1 && (mw->bound || (wr->bind_mw.rkey >> 8) != (mw->rkey >> 8) ||
+			      wr->bind_mw.mw->rkey != mw->rkey))
 		return -EINVAL;
 	mw_unbind(mw);
 	mw->rkey = wr->bind_mw.rkey;

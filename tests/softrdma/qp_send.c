@@ -41,6 +41,9 @@ static int send_check(const struct sr_qp *qp, const struct ibv_send_wr *wr, uint
 		return EINVAL;
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge)
 		return EINVAL;
+	/* As soft-RoCE's library has it. */
+	if (wr->opcode == IBV_WR_BIND_MW && (wr->num_sge || wr->imm_data))
+		return EINVAL;
 	if (qp->sq.head - qp->sq.polled >= qp->sq.max_wr)
 		return ENOMEM;
 	for (int i = 0; i < wr->num_sge && !send_is_local(wr->opcode); i++)

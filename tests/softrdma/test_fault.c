@@ -139,6 +139,20 @@ static void case_no_inv(void)
 	pair_close(&t);
 }
 
+static void case_no_mw(void)
+{
+	struct ibv_device_attr attr;
+	struct pair t;
+
+	pair_open(&t, NULL);
+	assert_int_equal(ibv_query_device(t.a.id->verbs, &attr), 0);
+	assert_int_equal(attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B, 0);
+	assert_int_equal(attr.max_mw, 0);
+	assert_null(ibv_alloc_mw(t.a.id->pd, IBV_MW_TYPE_2));
+	assert_int_equal(errno, EOPNOTSUPP);
+	pair_close(&t);
+}
+
 static void case_iwarp(void)
 {
 	struct ibv_sge sge;
@@ -297,6 +311,7 @@ static const struct {
 	{"remove_device", "remove_device@2", case_remove_device},
 	{"no_flush", "no_flush", case_no_flush},
 	{"no_inv", "no_inv", case_no_inv},
+	{"no_mw", "no_mw", case_no_mw},
 	{"iwarp", "iwarp", case_iwarp},
 	{"reject", "reject@1", case_reject},
 	{"last_wqe", "last_wqe", case_last_wqe},

@@ -196,10 +196,20 @@ void pair_reset(struct pair *pair)
 	list_init(&pair->server.slots);
 }
 
-int pair_connect(struct pair *pair)
+struct sockaddr_in pair_address(void)
 {
 	struct sockaddr_in address = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const char *text = getenv("HAUL_TEST_ADDRESS");
+
+	if (text && inet_pton(AF_INET, text, &address.sin_addr) != 1)
+		abort();
+	return address;
+}
+
+int pair_connect(struct pair *pair)
+{
+	struct sockaddr_in address = pair_address();
 	uint64_t end;
 
 	pair_reset(pair);
@@ -313,8 +323,7 @@ int pair_open(struct pair *pair)
 		.nr_sends = 64, .nr_recvs = PAIR_NR_RECVS, .nr_sges = RDMA_WR_SGES};
 	static const struct rdma_ep_params server = {
 		.nr_sends = 64, .nr_sges = 1, .inline_bytes = 16};
-	struct sockaddr_in address = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address = pair_address();
 	int result;
 
 	memset(pair, 0, sizeof(*pair));

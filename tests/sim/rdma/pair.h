@@ -6,6 +6,7 @@
 #ifndef HAUL_TESTS_SIM_RDMA_PAIR_H
 #define HAUL_TESTS_SIM_RDMA_PAIR_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 
 #include "proto/link/rdma_loop.h"
@@ -54,6 +55,8 @@ struct pair {
 	int result;	       /* the first failure of connecting */
 };
 
+/* Where the pair meets, port 0: on a real device at HAUL_TEST_ADDRESS, else on the loopback. */
+struct sockaddr_in pair_address(void);
 /* The engine that HAUL_TEST_ENGINE asks for cannot be had. */
 bool pair_engine_is_refused(void);
 int pair_open(struct pair *pair);
