@@ -69,6 +69,10 @@ static const struct diff_case cases[] = {
 	{"listen: [\"tcp://127.0.0.1:0\", \"tcp://127.0.0.1:0\"]\nsubsystems:\n  - nqn: " A "\n",
 		"listen: [\"tcp://127.0.0.1:0\"]\nsubsystems:\n  - nqn: " A "\n",
 		{"- listener tcp://127.0.0.1:0$"}},
+	/* Other discovery services. */
+	{TO_A, "referrals: [\"tcp://10.0.0.1:8009\"]\n" TO_A, {"+ referral tcp://10.0.0.1:8009$"}},
+	{"referrals: [\"tcp://10.0.0.1:8009\", \"tcp://10.0.0.2:8009\"]\n" TO_A,
+		"referrals: [\"tcp://10.0.0.2:8009\"]\n" TO_A, {"- referral tcp://10.0.0.1:8009$"}},
 	/* Subsystems and hosts. */
 	{TO_A, TO_A TO_B, {"+ subsystem " B ": serial ", "+ host any of " B "$"}},
 	{TO_A TO_B, TO_A, {"- subsystem " B "$"}},
