@@ -126,3 +126,22 @@ def test_job_files_run(target, job, tmp_path):
     done = subprocess.run(["fio", job.name], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "err= 0" in done.stdout, done.stdout + done.stderr
     assert os.listdir(tmp_path) == [job.name]
+
+
+# --- guides -------------------------------------------------------------------------------------
+
+def test_functions_that_guides_name_are_there():
+    sources = "".join(path.read_text() for folder in ("proto", "target", "initiator")
+                      for path in (ROOT / folder).rglob("*.[ch]"))
+    named = set(re.findall(r"`([a-z_]+)\(\)`", (ROOT / "docs" / "how-a-read-travels.md").read_text()))
+    assert len(named) > 20 and not [name for name in named if not re.search(rf"\b{name}\(", sources)]
+
+
+def test_the_commands_that_try_rdma_run(hauld):
+    text = (ROOT / "docs" / "rdma.md").read_text()
+    export, = re.findall(r"^disk\$ hauld --listen rdma://192.0.2.1 --export (\S+)$", text, re.M)
+    path, = re.findall(r"^host\$ haul doctor rdma://192.0.2.1(/\S+)$", text, re.M)
+    running = hauld("--export", export.replace("1G", "16M"), transport="rdma")
+    done = subprocess.run([str(HAUL), "doctor", running.uri + path], env=environment("rdma"), capture_output=True,
+                          text=True, timeout=60, check=False)
+    assert re.search(r"^ok +reads +200 of 4096 bytes", done.stdout, re.M), done.stdout + done.stderr
