@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -98,6 +99,13 @@ class Hauld:
             left = objects_left(self.objects, any(uri.startswith("rdma:") for uri in self.uris))
             assert not left, f"{left} left\n" + self.log_path.read_text()
         return status
+
+    def wait_for_log(self, text, within=10):
+        """Until its log has TEXT; seconds."""
+        limit = time.monotonic() + within
+        while text not in self.log_path.read_text():
+            assert time.monotonic() < limit, self.log_path.read_text()
+            time.sleep(0.005)
 
     def end(self):
         """It has survived what the tests did, and ends well."""

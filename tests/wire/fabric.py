@@ -14,6 +14,11 @@ HOSTID = bytes(range(1, 17))
 PATIENCE = 5.0      # seconds that a host waits for an answer; --patience
 
 
+def identity(number):
+    """Of another host: a new controller waits for what the same host still writes."""
+    return {"hostnqn": f"nqn.2026-11.org.example:host{number}", "hostid": number.to_bytes(16, "big")}
+
+
 class Gone(Exception):
     """The connection has ended."""
 

@@ -232,13 +232,6 @@ EXTREME_NQN = "nqn.2026-11.io.haul:extreme"
 DRAIN_NQN = "nqn.2026-11.io.haul:drain"
 
 
-def wait_for_log(hauld, text):
-    deadline = time.monotonic() + 10
-    while text not in hauld.log_path.read_text():
-        assert time.monotonic() < deadline, hauld.log_path.read_text()
-        time.sleep(0.005)
-
-
 def drain_hauld(start_hauld, disk, engine):
     disk.write_bytes(bytes(8 << 20))
     return start_hauld("--listen", "tcp://127.0.0.1:0", "--export", f"{disk},nqn={DRAIN_NQN}",
@@ -286,7 +279,7 @@ def test_commands_that_come_while_the_target_drains_are_not_begun(start_hauld, t
         assert all(pdu.kind == nvmetcp.R2T for pdu in asked)
         hauld.process.send_signal(signal.SIGTERM)
         for reactor in range(2):
-            wait_for_log(hauld, f"reactor {reactor}: no further command is begun")
+            hauld.wait_for_log(f"reactor {reactor}: no further command is begun")
         late = nvme.command(nvme.WRITE, cid=20, nsid=1, cdw=nvme.rw_cdw(256 * 20, 8),
                             dptr=nvme.sgl(nvme.SGL_IN_CAPSULE, 0, 4096))
         queue.send(queue.capsule(late, b"L" * 4096))
@@ -308,7 +301,7 @@ def test_a_second_signal_cuts_the_drain_short(start_hauld, tmp_path):
         queue.send(transfers(queue, nvme.WRITE, range(1)))
         assert queue.recv_pdu().kind == nvmetcp.R2T
         hauld.process.send_signal(signal.SIGTERM)
-        wait_for_log(hauld, "no further command is begun")
+        hauld.wait_for_log("no further command is begun")
         hauld.process.send_signal(signal.SIGTERM)
         assert hauld.process.wait(timeout=1.5) == 1
     hauld.stop = lambda: 0
@@ -347,7 +340,7 @@ def test_a_mistake_of_a_host_leaves_a_warning_that_names_it_but_not_a_flood(star
             host.send(host.h2c_data(1, 1, 0, b"x" * 512))
             host.expect_end()
             if count == 0:
-                wait_for_log(hauld, name)
+                hauld.wait_for_log(name)
                 line = [line for line in hauld.log_path.read_text().splitlines() if name in line]
                 assert len(line) == 1 and "mistake of the host" in line[0], line
     assert 1 <= hauld.log_path.read_text().count("mistake of the host") < 40

@@ -15,6 +15,7 @@ import nvmetcp
 import pytest
 from at_once import AtOnce
 from control import Control
+from fabric import identity
 from nvmerdma import Pair, Rdma, keyed
 
 NQN = "nqn.2026-11.io.haul:share"
@@ -42,13 +43,6 @@ def start_each(request, tmp_path):
     """On each engine: what a socket takes depends on it."""
     with starting(tmp_path, request.param) as run:
         yield run
-
-
-def wait_for_log(hauld, text, within):
-    limit = time.monotonic() + within
-    while text not in hauld.log_path.read_text():
-        assert time.monotonic() < limit, hauld.log_path.read_text()
-        time.sleep(0.05)
 
 
 def settle(hauld):
@@ -85,7 +79,7 @@ def tcp_greedy(hauld, opcode, *, queues=8, commands=100, size=MIB):
 def tcp_works(hauld, source=OTHER):
     """A host connects, asks, writes and reads, promptly; returns how long it took."""
     begin = time.monotonic()
-    with nvmetcp.Admin(hauld.address, NQN, source=source) as admin, admin.io_queue() as queue:
+    with nvmetcp.Admin(hauld.address, NQN, source=source, **identity(1)) as admin, admin.io_queue() as queue:
         assert admin.identify(1)[0].status == 0
         for size in (4096, 32768, 131072, MIB):
             data = bytes([size >> 12 & 0xFF]) * size
@@ -197,7 +191,7 @@ def test_a_host_has_at_most_half_of_the_connections(start):
             sock.settimeout(PROMPT)
             sock.bind((GREEDY, 0))
             sock.connect(hauld.address)
-        wait_for_log(hauld, f"host {GREEDY} is refused more connections: it has 306", PROMPT)
+        hauld.wait_for_log(f"host {GREEDY} is refused more connections: it has 306", PROMPT)
         assert sock.recv(1) == b"", "the last one is not closed"
         tcp_works(hauld)
     for _ in range(100):
@@ -212,7 +206,7 @@ def test_a_host_has_at_most_half_of_the_connections(start):
 
 def rdma_works(hauld, source=OTHER):
     begin = time.monotonic()
-    with Pair(hauld.address, NQN, source=source) as both:
+    with Pair(hauld.address, NQN, source=source, **identity(1)) as both:
         address, key = both.io.region(0, MIB)
         for opcode in (nvme.WRITE, nvme.READ):
             for size in (4096, 65536, MIB):
@@ -225,8 +219,8 @@ def rdma_works(hauld, source=OTHER):
 def test_an_rdma_host_that_stands_still_holds_up_no_other(start, opcode):
     hauld = start("rdma", "--memory", "16M", fault="retry_ms=60000")
     with contextlib.ExitStack() as stack:
-        for _ in range(8):
-            both = stack.enter_context(Pair(hauld.address, NQN, depth=128, source=GREEDY))
+        for number in range(2, 10):
+            both = stack.enter_context(Pair(hauld.address, NQN, depth=128, source=GREEDY, **identity(number)))
             address, key = both.io.region(0, MIB)
             capsule = nvme.command(opcode, nsid=1, dptr=keyed(address, MIB, key),
                                    cdw=nvme.rw_cdw(0, 2048))
@@ -271,7 +265,7 @@ def test_a_host_that_posts_no_receives_is_ended_in_time(start):
     with withheld(hauld) as both:
         both.io.expect_end(within=4.0)
         assert time.monotonic() - begin > 0.9
-        wait_for_log(hauld, "too slow", 1.0)
+        hauld.wait_for_log("too slow", 1.0)
         assert both.admin.property(nvme.PROPERTY_GET, nvme.CSTS).status == 0
     rdma_works(hauld, GREEDY)
 
@@ -296,5 +290,5 @@ def test_reads_that_a_host_never_answers_are_ended_in_time(start):
                                cdw=nvme.rw_cdw(0, 256))
         assert both.io.say(f"burst 64 {capsule.hex()}") == "ok"
         both.io.raw.send_signal(signal.SIGSTOP)
-        wait_for_log(hauld, "too slow", 8.0)
+        hauld.wait_for_log("too slow", 8.0)
     rdma_works(hauld, GREEDY)
