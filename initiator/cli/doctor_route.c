@@ -77,31 +77,42 @@ static const char *doctor_route_cure(int error)
 	}
 }
 
-void doctor_route(struct doctor *doctor, const char *host, uint16_t port)
+static void doctor_route_by(struct doctor *doctor, struct rdma_event_channel *channel,
+	const char *host, struct sockaddr *address)
 {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-	struct rdma_event_channel *channel;
-	struct rdma_cm_id *id = NULL;
-	char service[8];
+	struct rdma_cm_id *id;
 	int error;
 
-	snprintf(service, sizeof(service), "%u", port);
-	if (getaddrinfo(host, service, &hints, &found))
-		return; /* which has been told */
-	channel = rdma_create_event_channel();
-	error = channel ? 0 : -errno;
-	if (!error && rdma_create_id(channel, &id, NULL, RDMA_PS_TCP))
-		error = -errno;
-	if (!error)
-		error = doctor_resolve_rdma(channel, id, found->ai_addr);
+	if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP)) {
+		doctor_tell(doctor, DOCTOR_PROBLEM, "route", NULL, "the connection manager: %s",
+			strerror(errno));
+		return;
+	}
+	error = doctor_resolve_rdma(channel, id, address);
 	if (error)
 		doctor_tell(doctor, DOCTOR_PROBLEM, "route", doctor_route_cure(error),
 			"no RDMA device leads to %s: %s", host, strerror(-error));
 	else
 		doctor_tell_route(doctor, id);
-	if (id)
-		rdma_destroy_id(id);
-	if (channel)
+	rdma_destroy_id(id);
+}
+
+void doctor_route(struct doctor *doctor, const char *host, uint16_t port)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+	struct rdma_event_channel *channel;
+	char service[8];
+
+	snprintf(service, sizeof(service), "%u", port);
+	if (getaddrinfo(host, service, &hints, &found))
+		return; /* which has been told */
+	channel = rdma_create_event_channel();
+	if (channel) {
+		doctor_route_by(doctor, channel, host, found->ai_addr);
 		rdma_destroy_event_channel(channel);
+	} else {
+		doctor_tell(doctor, DOCTOR_PROBLEM, "route", NULL, "the connection manager: %s",
+			strerror(errno));
+	}
 	freeaddrinfo(found);
 }
