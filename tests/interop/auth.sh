@@ -43,16 +43,17 @@ auth_used() { "$build/target/haulctl" --control $tmp.sock status --json | grep -
 
 auth_used_thrice() { [ "$(auth_used "$1")" = 3 ]; }
 
-# Each of three queues proves itself, at first with the strongest hash and group; then again, while fio writes.
+# Each of three queues proves itself, at first with the strongest hash and the strongest group that it may; then again, while fio
+# writes. Without acceleration the kernel takes longer for ffdhe8192 than it waits for an answer.
 kernel_host_authenticates() {
 	local ctl=("$build/target/haulctl" --control "$tmp.sock")
 	truncate -s 64M $tmp.img
 	auth_keys
-	auth_config "$1" $tmp.host.key "dhchap_ctrl_key: $tmp.ctrl.key" > $tmp.conf
+	auth_config "$1" $tmp.host.key "dhchap_ctrl_key: $tmp.ctrl.key" "dhchap_groups: [ffdhe2048, ffdhe4096]" > $tmp.conf
 	run_hauld --config $tmp.conf --control $tmp.sock
 	kernel_connect "$1" --hostnqn=$host_nqn --dhchap-secret="$host_key" --dhchap-ctrl-secret="$ctrl_key"
-	auth_used_thrice "sha512 ffdhe8192 both ways" || { "${ctl[@]}" status; fail "not all queues have proved themselves"; }
-	kernel_log | grep -q "authenticated with hash hmac(sha512) dhgroup ffdhe8192" || fail "the kernel does not tell of it"
+	auth_used_thrice "sha512 ffdhe4096 both ways" || { "${ctl[@]}" status; fail "not all queues have proved themselves"; }
+	kernel_log | grep -q "authenticated with hash hmac(sha512) dhgroup ffdhe4096" || fail "the kernel does not tell of it"
 	kernel_load
 	# Another key, which counts from the next time on: nothing happens until the host is told, too.
 	auth_config "$1" $tmp.other.key "dhchap_ctrl_key: $tmp.ctrl.key" "dhchap_hashes: [sha256]" "dhchap_groups: [ffdhe2048]" > $tmp.conf
