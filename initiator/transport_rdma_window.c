@@ -11,20 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/base/log.h"
-
 /* Beside one for each command: for commands whose memory is in several pieces. */
 #define RDMA_WINDOWS_MORE 64
 
-static void rdma_windows_free(struct rdma_windows *windows)
+static void rdma_windows_free(struct rdma_windows *windows, const struct rdma_dev *dev)
 {
-	int error;
-
-	for (uint32_t i = 0; i < windows->nr; i++) {
-		error = ibv_dealloc_mw(windows->all[i]);
-		if (error && error != EIO)
-			log_error("rdma: cannot free a memory window: %s", strerror(error));
-	}
+	for (uint32_t i = 0; i < windows->nr; i++)
+		rdma_dev_check_destroy(dev, "memory window", ibv_dealloc_mw(windows->all[i]));
 	free(windows->all);
 	free(windows->spare);
 	free(windows->binds);
@@ -67,13 +60,13 @@ int rdma_windows_get(struct haul_transport_queue *tq)
 		return -EOPNOTSUPP;
 	result = rdma_windows_alloc(&tq->windows, tq->dev->pd, tq->queue->depth);
 	if (result)
-		rdma_windows_free(&tq->windows);
+		rdma_windows_free(&tq->windows, tq->dev);
 	return result;
 }
 
 void rdma_windows_put(struct haul_transport_queue *tq)
 {
-	rdma_windows_free(&tq->windows);
+	rdma_windows_free(&tq->windows, tq->dev);
 }
 
 bool rdma_windows_may_take(const struct haul_transport_queue *tq, uint32_t nr)
