@@ -70,6 +70,17 @@ static void doctor_path_below(
 		vsnprintf(path + length, DOCTOR_PATH_BYTES - (size_t)length, format, args);
 }
 
+FILE *doctor_open(const struct doctor *doctor, const char *format, ...)
+{
+	char path[DOCTOR_PATH_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	doctor_path_below(doctor, path, format, args);
+	va_end(args);
+	return fopen(path, "re");
+}
+
 bool doctor_read(const struct doctor *doctor, char *line, size_t size, const char *format, ...)
 {
 	char path[DOCTOR_PATH_BYTES];

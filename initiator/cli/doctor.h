@@ -6,6 +6,8 @@
 #ifndef HAUL_INITIATOR_CLI_DOCTOR_H
 #define HAUL_INITIATOR_CLI_DOCTOR_H
 
+#include <stdio.h>
+
 #include "initiator/cli/cli.h"
 #include "proto/nvme/uri.h"
 
@@ -33,6 +35,9 @@ void doctor_tell(struct doctor *doctor, enum doctor_state state, const char *poi
  * end. False: it cannot be read, or is empty. */
 bool doctor_read(const struct doctor *doctor, char *line, size_t size, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+/* The same file, to be read; NULL: it cannot be. */
+FILE *doctor_open(const struct doctor *doctor, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 /* access(2), below the root. */
 bool doctor_may(const struct doctor *doctor, int mode, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

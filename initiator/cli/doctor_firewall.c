@@ -15,12 +15,9 @@ static const char doctor_nft[] = "nft -j list ruleset 2>/dev/null";
 static bool doctor_has_ufw(const struct doctor *doctor)
 {
 	bool enabled = false;
+	FILE *file = doctor_open(doctor, "/etc/ufw/ufw.conf");
 	char line[128];
-	FILE *file;
 
-	if (snprintf(line, sizeof(line), "%s/etc/ufw/ufw.conf", doctor->root) >= (int)sizeof(line))
-		return false;
-	file = fopen(line, "re");
 	while (file && fgets(line, sizeof(line), file))
 		enabled = enabled || !strncmp(line, "ENABLED=yes", strlen("ENABLED=yes"));
 	if (file)

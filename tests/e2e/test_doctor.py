@@ -227,6 +227,13 @@ def test_firewalls_that_are_on(machine, path, text, cure):
         assert found["firewall"][0] == "hint" and found["firewall"][2].splitlines()[0] == cure
 
 
+def test_a_root_deep_down_is_looked_at_as_well(tmp_path):
+    deep = Machine(tmp_path / ("deep" * 30))
+    deep.device("mlx5_0")
+    deep.write("etc/ufw/ufw.conf", "ENABLED=yes")
+    assert deep.states()["firewall"][0] == "hint"
+
+
 def test_the_kernels_host_is_a_hint_only(machine):
     machine.device("mlx5_0")
     machine.remove("sys/module/nvme_rdma/refcnt")
