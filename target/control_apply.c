@@ -270,7 +270,7 @@ static const char *apply_text(struct json_object *request, const char *key)
 
 static const char *apply_check(struct json_object *request, const struct apply *apply)
 {
-	struct json_object *dry_run = json_object_object_get(request, "dry_run");
+	struct json_object *dry_run;
 
 	if (!apply->text.name || !apply->text.directory || !apply->text.bytes)
 		return "file, directory and text are needed, all of them text";
@@ -278,7 +278,9 @@ static const char *apply_check(struct json_object *request, const struct apply *
 		return "the directory is not absolute";
 	if (apply->text.length > CONFIG_TEXT_MAX)
 		return "the file is longer than 2 MiB";
-	if (dry_run && !json_object_is_type(dry_run, json_type_boolean))
+	/* A null is not the same as none: who sends it may not mean that all is to count. */
+	if (json_object_object_get_ex(request, "dry_run", &dry_run) &&
+		!json_object_is_type(dry_run, json_type_boolean))
 		return "dry_run is neither true nor false";
 	return NULL;
 }

@@ -87,6 +87,15 @@ def test_a_disk_that_is_open_otherwise_must_be_removed_first(start, tmp_path):
         control.change(config(subsys(A, (1, f"path={disk}"))))
 
 
+@pytest.mark.parametrize("dry_run", [None, 1, 0, "true", []], ids=str)
+def test_who_does_not_say_whether_it_is_dry_changes_nothing(start, dry_run):
+    with Control(start().control) as control:
+        before = control.status()
+        answer = control.apply(config(subsys(B, (1, "ram=1M"))), dry_run=dry_run)
+        assert answer.get("error") == "dry_run is neither true nor false", answer
+        assert offered(control.status()) == offered(before)
+
+
 def test_a_dry_run_changes_nothing(start, tmp_path):
     (tmp_path / "disk").write_bytes(bytes(1 << 20))
     hauld = start()
