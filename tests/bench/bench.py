@@ -160,7 +160,8 @@ def target_syscalls(engine):
             counts = re.findall(r"\bsyscalls=(\d+)", log.read_text())
             assert counts, "hauld did not tell its system calls"
             return sum(map(int, counts))
-    return (run(50 * MANY) - run(FEW)) / (50 * MANY - FEW)
+    # A host that is late makes turns of fewer commands, which only adds: the least of some runs is the code's own.
+    return min((run(50 * MANY) - run(FEW)) / (50 * MANY - FEW) for _ in range(4))
 
 
 def cpu_ns(pid):
